@@ -1,0 +1,275 @@
+//! The pack: what a connector declares of itself. A manifest is parsed and checked in `guest`; from here on it is right.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::names::{DestinationName, PackName, RouteName, SecretName};
+
+/// One installed, immutable version of a pack: 1 for the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GenerationNumber(pub u32);
+
+impl fmt::Display for GenerationNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What a pack declares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The pack's name.
+    pub name: PackName,
+    /// Its author's version, for people.
+    pub version: String,
+    /// The host interfaces that the component may import.
+    pub imports: Vec<ImportName>,
+    /// The bounds of each guest call.
+    pub limits: GuestLimits,
+    /// The ways in.
+    pub routes: Vec<Route>,
+    /// The destinations that its flows may emit to.
+    pub destinations: Vec<DestinationName>,
+    /// Settings that the guest reads through the `config` import.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// A host interface that a component may import, if its manifest declares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ImportName {
+    /// Bounded log lines.
+    Log,
+    /// The pack's settings.
+    Config,
+    /// The event's time, fixed for a call.
+    Clock,
+    /// Random bytes seeded from event and generation.
+    Random,
+}
+
+impl ImportName {
+    /// Every import that this host offers.
+    pub const ALL: [ImportName; 4] = [ImportName::Log, ImportName::Config, ImportName::Clock, ImportName::Random];
+
+    /// Its name in WIT and in manifests.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ImportName::Log => "log",
+            ImportName::Config => "config",
+            ImportName::Clock => "clock",
+            ImportName::Random => "random",
+        }
+    }
+}
+
+/// The bounds of one guest call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestLimits {
+    /// Units of computation (about one a wasm instruction).
+    pub fuel: u64,
+    /// All linear memories together, in bytes.
+    pub memory_bytes: u64,
+    /// Wall time over prepare, batch read and run together.
+    pub deadline: Duration,
+    /// Everything that a call returns, in bytes.
+    pub output_bytes: u64,
+    /// Messages that one `run` may emit.
+    pub messages: u32,
+    /// Log text of one call, in bytes; what goes over is cut and counted.
+    pub log_bytes: u64,
+}
+
+impl GuestLimits {
+    /// What a manifest gets that says nothing.
+    pub const DEFAULT: GuestLimits = GuestLimits {
+        fuel: 1_000_000_000,
+        memory_bytes: 64 * 1024 * 1024,
+        deadline: Duration::from_secs(10),
+        output_bytes: 4 * 1024 * 1024,
+        messages: 256,
+        log_bytes: 64 * 1024,
+    };
+}
+
+/// A way in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The last part of its address, `/in/{namespace}/{path}`.
+    pub path: RouteName,
+    /// How a request proves where it comes from.
+    pub verification: Verification,
+    /// Where the delivery's own key is; without one, every request is a delivery of its own.
+    pub delivery_key: Option<KeyRule>,
+    /// Where the key of the object it is about is; needed if events are ordered by source.
+    pub source_key: Option<KeyRule>,
+    /// What order its events are worked off in.
+    pub ordering: Ordering,
+    /// What a failing head does to its lane.
+    pub failed_head: FailedHeadPolicy,
+    /// The request headers that are stored and shown to the guest.
+    pub keep_headers: Vec<HeaderName>,
+    /// What the provider wants to hear once its delivery is durable.
+    pub answer: Answer,
+}
+
+/// Where a key is found in a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyRule {
+    /// A header's value.
+    Header(HeaderName),
+    /// An RFC 6901 pointer into the JSON body, at a string or a number.
+    Pointer(String),
+}
+
+/// The order in which a route's events are worked off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ordering {
+    /// None: each event on its own.
+    None,
+    /// Those of one source key one after another, in order of arrival.
+    Source,
+}
+
+/// What a head that does not succeed does to the items behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedHeadPolicy {
+    /// While it is tried again.
+    pub retrying: HeadPolicy,
+    /// Once it is dead.
+    pub dead: HeadPolicy,
+}
+
+impl FailedHeadPolicy {
+    /// Order is kept while there is hope.
+    pub const DEFAULT: FailedHeadPolicy = FailedHeadPolicy { retrying: HeadPolicy::Block, dead: HeadPolicy::Skip };
+}
+
+/// Whether the items behind a failed head wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadPolicy {
+    /// They wait.
+    Block,
+    /// They pass it.
+    Skip,
+}
+
+/// What is answered once a delivery is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// `202` with the receipt as JSON.
+    Receipt,
+    /// Exactly this status, with an empty body.
+    Empty(http::StatusCode),
+}
+
+/// How a request proves where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verification {
+    /// Not at all: for providers that cannot sign, behind a secret address or a private network.
+    Plain,
+    /// A header carries the secret itself.
+    SharedToken {
+        /// The header.
+        header: HeaderName,
+        /// The secret, of which the operator may hold several.
+        secret: SecretName,
+    },
+    /// A header carries a keyed hash over the request.
+    Hmac {
+        /// How it is made.
+        scheme: HmacScheme,
+        /// The secret, of which the operator may hold several.
+        secret: SecretName,
+    },
+}
+
+/// A keyed-hash signature scheme, as data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HmacScheme {
+    /// The hash.
+    pub hash: SignatureHash,
+    /// How the stored secret becomes the key.
+    pub key: KeyForm,
+    /// The header that carries the signature or signatures.
+    pub header: HeaderName,
+    /// How the header's value is divided.
+    pub form: SignatureForm,
+    /// How a signature is written.
+    pub encoding: SignatureEncoding,
+    /// The bytes that are signed, in order.
+    pub signed: Vec<SignedPart>,
+    /// Where the time of signing is, if the scheme has one.
+    pub timestamp: Option<TimestampRule>,
+}
+
+/// The hash of an [`HmacScheme`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignatureHash {
+    /// HMAC-SHA-256.
+    Sha256,
+    /// HMAC-SHA-512.
+    Sha512,
+}
+
+/// How a stored secret becomes a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyForm {
+    /// Its bytes as they are.
+    Raw,
+    /// Base64 behind the prefix `whsec_`, which may be missing (Standard Webhooks).
+    StandardWebhooks,
+}
+
+/// How the value of a signature header is divided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SignatureForm {
+    /// One signature behind this prefix, which may be empty (`sha256=…`, `v0=…`).
+    Prefixed(String),
+    /// Space-separated `version,signature`; those of this version count (Standard Webhooks).
+    VersionList(String),
+    /// Comma-separated `name=value`; those of this name are signatures (Stripe).
+    Fields(String),
+}
+
+/// How a signature is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignatureEncoding {
+    /// Hexadecimal, in either case.
+    Hex,
+    /// Standard base64 with padding.
+    Base64,
+}
+
+/// A piece of the signed bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SignedPart {
+    /// The raw body.
+    Body,
+    /// The time of signing, as written in the request.
+    Timestamp,
+    /// A header's value.
+    Header(HeaderName),
+    /// This text.
+    Literal(String),
+}
+
+/// Where a request says when it was signed, and how far from now that may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimestampRule {
+    /// Where it is.
+    pub place: TimestampPlace,
+    /// How far it may lie in the past or in the future.
+    pub window: Duration,
+}
+
+/// Where the time of signing is, in whole seconds since the Unix epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TimestampPlace {
+    /// In a header of its own.
+    Header(HeaderName),
+    /// In the field of this name of the signature header ([`SignatureForm::Fields`]).
+    Field(String),
+}

@@ -1,0 +1,77 @@
+//! Materialization: receipt, Events, lanes and WorkItems in one transaction.
+
+use bytes::Bytes;
+
+use super::{Store, StoreError};
+use crate::model::event::Header;
+use crate::model::ids::{EventId, ReceiptId, WorkItemId};
+use crate::model::names::{Namespace, PackName, RouteName};
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+
+/// One verified request.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Its receipt.
+    pub receipt_id: ReceiptId,
+    /// The tenant.
+    pub namespace: Namespace,
+    /// The pack whose route it came in by.
+    pub pack: PackName,
+    /// The generation whose rules were applied.
+    pub generation: GenerationNumber,
+    /// The route.
+    pub route: RouteName,
+    /// The request's `content-type`, empty if it had none.
+    pub content_type: String,
+    /// The headers that the route keeps.
+    pub headers: Vec<Header>,
+    /// When it was admitted.
+    pub received_at: Timestamp,
+    /// What it carries, in payload order; at least one.
+    pub events: Vec<NewEvent>,
+}
+
+/// One event of a [`Delivery`], and the WorkItem that will work it off.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// The Event's identity, if it is new.
+    pub id: EventId,
+    /// The WorkItem's identity, if the Event is new.
+    pub work_item_id: WorkItemId,
+    /// What names the delivery; unique in namespace and route.
+    pub delivery_key: String,
+    /// The source lane that it queues in, if its route orders by source.
+    pub source_key: Option<String>,
+    /// SHA-256 of `body`.
+    pub payload_digest: [u8; 32],
+    /// Its bytes.
+    pub body: Bytes,
+}
+
+/// What became of a [`Delivery`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It is durable.
+    Stored,
+    /// All of it was durable before; these are the first one's ids.
+    Duplicate {
+        /// The first one's receipt.
+        receipt_id: ReceiptId,
+        /// The first one's Events, in payload order.
+        events: Vec<EventId>,
+    },
+    /// A delivery of the same key but with another payload is durable; it stays as it was, and this one is not stored.
+    Conflict {
+        /// The Event that has the key.
+        event_id: EventId,
+    },
+}
+
+impl Store {
+    /// Makes a delivery durable. Never waits for a place in the queue: a full one is [`StoreError::Busy`].
+    pub async fn enqueue(&self, delivery: Delivery) -> Result<Enqueued, StoreError> {
+        let _ = delivery;
+        todo!()
+    }
+}

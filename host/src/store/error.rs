@@ -1,0 +1,21 @@
+//! The store's errors, divided by what the caller can do about them.
+
+/// Why a call did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The writer has all that it may hold. Nothing was written; try again later.
+    #[error("the store is busy: its queue of {queue} is full")]
+    Busy {
+        /// Which bound was reached: `requests` or `bytes`.
+        queue: &'static str,
+    },
+    /// The database could not do it now. Nothing was written; trying again may help.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// The commit's fate is not known: it may or may not be durable. Resolve it by reading, or by doing it again.
+    #[error("the store did not say whether it committed: {0}")]
+    Unknown(String),
+    /// The store cannot be used as it is; the text says what to do.
+    #[error("{0}")]
+    Unusable(String),
+}

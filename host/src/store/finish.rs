@@ -1,0 +1,77 @@
+//! Finalization: what an execution came to, its lane's promotion and the messages it emitted, in one transaction.
+
+use super::{Store, StoreError};
+use crate::model::failure::Failure;
+use crate::model::ids::{LeaseToken, WorkItemId};
+use crate::model::message::NewMessage;
+use crate::model::time::Timestamp;
+
+/// The end of one execution.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// The WorkItem.
+    pub work_item_id: WorkItemId,
+    /// The lease it was claimed under.
+    pub lease: LeaseToken,
+    /// The epoch it was claimed under.
+    pub epoch: u32,
+    /// What becomes of it.
+    pub disposition: Disposition,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What becomes of a WorkItem after an execution.
+#[derive(Debug, Clone)]
+pub enum Disposition {
+    /// It succeeded.
+    Done {
+        /// The flow's note for people, at most [`crate::model::failure::FAILURE_TEXT_BYTES_MAX`] bytes.
+        note: Option<String>,
+        /// Whether `prepare` ignored the event.
+        ignored: bool,
+        /// What it emits.
+        messages: Vec<NewMessage>,
+    },
+    /// It failed and is tried again. With [`Disposition::Dead`] the only way to spend the failure budget.
+    Retry {
+        /// Why.
+        failure: Failure,
+        /// Not before.
+        run_after: Timestamp,
+        /// Whether its successors pass it meanwhile.
+        leaves_lane: bool,
+    },
+    /// It failed for good.
+    Dead {
+        /// Why.
+        failure: Failure,
+        /// Whether its successors go on without it.
+        leaves_lane: bool,
+    },
+    /// It was not executed: it goes back as if it had not been claimed, but for the epoch.
+    Release,
+}
+
+/// Whether a [`Finish`] counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// It is durable.
+    Applied,
+    /// The row was no longer the caller's; nothing changed.
+    LeaseLost,
+}
+
+impl Store {
+    /// Finalizes one execution; many that arrive together share a transaction.
+    pub async fn finish(&self, finish: Finish) -> Result<Finished, StoreError> {
+        let _ = finish;
+        todo!()
+    }
+
+    /// Lets a lane go on that a dead head holds (failed-head policy `block`). Returns whether it did.
+    pub async fn skip_dead(&self, id: WorkItemId, now: Timestamp) -> Result<bool, StoreError> {
+        let _ = (id, now);
+        todo!()
+    }
+}
