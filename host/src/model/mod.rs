@@ -13,6 +13,7 @@ pub mod ids;
 pub mod message;
 pub mod names;
 pub mod pack;
+pub mod presets;
 pub mod retry;
 pub mod time;
 pub mod work_item;
