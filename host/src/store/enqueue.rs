@@ -53,7 +53,10 @@ pub struct NewEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Enqueued {
     /// It is durable.
-    Stored,
+    Stored {
+        /// Its Events, in payload order. One that an earlier delivery brought keeps that delivery's id.
+        events: Vec<EventId>,
+    },
     /// All of it was durable before; these are the first one's ids.
     Duplicate {
         /// The first one's receipt.
@@ -61,7 +64,8 @@ pub enum Enqueued {
         /// The first one's Events, in payload order.
         events: Vec<EventId>,
     },
-    /// A delivery of the same key but with another payload is durable; it stays as it was, and this one is not stored.
+    /// An event of the same key but with another payload is durable, or comes earlier in this very delivery. What is
+    /// durable stays as it was, and nothing of this delivery is stored.
     Conflict {
         /// The Event that has the key.
         event_id: EventId,

@@ -18,6 +18,7 @@ mod finish;
 mod inspect;
 mod messages;
 mod packs;
+mod schema;
 mod shards;
 mod stats;
 
@@ -31,6 +32,7 @@ pub use inspect::{
 };
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
 pub use packs::{Generation, Installed};
+pub use schema::{MigrationReport, migrate};
 pub use shards::{ShardId, ShardLease};
 pub use stats::Stats;
 
