@@ -1,1 +1,4 @@
-//! To come.
+//! The command line: one file a verb.
+
+pub mod bench;
+pub mod rig;

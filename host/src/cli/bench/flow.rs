@@ -1,0 +1,140 @@
+//! `forebay bench flow`: events a second from the request to the emitted message, and, with `--deliver`, to the receiver.
+//!
+//! The rate counts everything from the first request to the last event done (or the last message delivered), so that a
+//! backlog that is left behind at the end of the load costs what it costs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Shared;
+use super::load::{self, Load};
+use super::report::{Admitted, Machine};
+use crate::cli::rig::http;
+use crate::cli::rig::process::HostCommand;
+use crate::cli::rig::receiver::{Receiver, Reply};
+use crate::cli::rig::site::{GITHUB_SECRET, NAMESPACE, Site, destination};
+use crate::env::{self, Env};
+
+/// Between two looks at whether everything is done.
+const LOOK: Duration = Duration::from_millis(50);
+/// With nothing done for so long, nothing more will be.
+const STALLED: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    shared: Shared,
+    /// Also deliver every message over HTTP to a receiver on this machine; otherwise its destination is down
+    #[arg(long)]
+    deliver: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    connections: u16,
+    delivered: bool,
+    intake: Admitted,
+    events: u64,
+    messages: u64,
+    seconds: f64,
+    events_per_second: f64,
+}
+
+pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
+    let shared = arguments.shared;
+    let received = Arc::new(AtomicU64::new(0));
+    let count = received.clone();
+    let receiver = Receiver::start(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Reply::OK
+    })
+    .await?;
+    let settings = destination("notifications", receiver.address, "in_flight_messages = 256");
+    let site = Site::new(std::env::current_exe()?, vec![shared.pack.clone()], &settings)?;
+    let host = site.host.start(env).await?;
+    let load = Load {
+        address: site.host.intake,
+        path: format!("/in/{NAMESPACE}/github"),
+        connections: usize::from(shared.connections),
+        duration: shared.duration(),
+        deliveries: Arc::new(load::pushes(GITHUB_SECRET.as_bytes())),
+    };
+    let begin = env.clock.monotonic();
+    let outcome = load::run(load, env).await?;
+    let done = wait_until_done(&site.host, outcome.accepted(), arguments.deliver, env).await?;
+    let seconds = (env.clock.monotonic() - begin).as_secs_f64();
+    host.kill().await?;
+    let report = Report {
+        machine: Machine::this(),
+        connections: shared.connections,
+        delivered: arguments.deliver,
+        intake: Admitted::from(&outcome),
+        events: done.events,
+        messages: done.messages,
+        seconds,
+        events_per_second: done.events as f64 / seconds,
+    };
+    if shared.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(())
+}
+
+/// Rows that reached the end that is measured.
+struct Done {
+    events: u64,
+    messages: u64,
+}
+
+/// Waits until `expected` events are done and, with `delivered`, all that they emitted is published.
+async fn wait_until_done(host: &HostCommand, expected: u64, delivered: bool, env: &Env) -> anyhow::Result<Done> {
+    let mut progress = (0, env.clock.monotonic());
+    loop {
+        let stats = http::get(host.admin, "/api/v1/stats").await?.json()?;
+        let work_items = &stats["work_items"];
+        let messages = &stats["messages"];
+        let dead = count(work_items, "dead")? + count(messages, "dead")?;
+        if dead > 0 {
+            bail!("{dead} rows are dead: {}", host.log_tail());
+        }
+        let events = count(work_items, "done")?;
+        let published = count(messages, "published")?;
+        let emitted =
+            published + count(messages, "scheduled")? + count(messages, "publishing")? + count(messages, "retry_wait")?;
+        if events >= expected && (!delivered || published == emitted) {
+            return Ok(Done { events, messages: if delivered { published } else { emitted } });
+        }
+        let now = env.clock.monotonic();
+        if events + published > progress.0 {
+            progress = (events + published, now);
+        } else if now - progress.1 > STALLED {
+            bail!("nothing was done for {} s, at {stats}\n{}", STALLED.as_secs(), host.log_tail());
+        }
+        env::sleep(LOOK).await;
+    }
+}
+
+fn count(states: &Value, state: &str) -> anyhow::Result<u64> {
+    states[state].as_u64().with_context(|| format!("the statistics have no `{state}`: {states}"))
+}
+
+fn print(report: &Report) {
+    let end =
+        if report.delivered { "delivered over HTTP to a receiver on this machine" } else { "emitted, due in a month" };
+    println!("end to end: {} connections, every message {end}", report.connections);
+    println!("  on       {}", report.machine.describe());
+    println!("  intake   {}", report.intake.describe());
+    println!(
+        "  flow     {:>8.0}/s   ({} events, {} messages in {:.1} s)",
+        report.events_per_second, report.events, report.messages, report.seconds
+    );
+}

@@ -1,0 +1,167 @@
+//! The load generator: keep-alive connections that each send one signed delivery after another.
+//!
+//! Signing costs the generator nothing while it measures: a body is signed once, and sent under many delivery ids.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use http::StatusCode;
+
+use crate::cli::rig::github::Delivery;
+use crate::cli::rig::http::Connection;
+use crate::env::{self, Env};
+
+/// Repositories that pushes come from: each is a source key of its own.
+const REPOSITORIES: usize = 512;
+/// What a push of ours weighs, in bytes: as much as the one in GitHub's published examples.
+const BODY_BYTES: usize = 6_900;
+/// Between two progress lines.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// Pushes to many repositories, signed.
+pub(super) fn pushes(secret: &[u8]) -> Vec<Delivery> {
+    (0..REPOSITORIES).map(|number| Delivery::signed(secret, "", "push", push_body(number))).collect()
+}
+
+/// A push to repository `number`, in the shape in which GitHub sends it.
+fn push_body(number: usize) -> Vec<u8> {
+    let name = format!("octo-org/repository-{number}");
+    let mut push = serde_json::json!({
+        "ref": "refs/heads/main",
+        "before": "6113728f27ae82c7b1a177c8d03f9e96e0adf246",
+        "after": "0d1a26e67d8f5eaf1f6ba5c57fc3c7d91ac0fd1c",
+        "created": false, "deleted": false, "forced": false, "base_ref": null,
+        "compare": format!("https://github.example/{name}/compare/6113728f27ae...0d1a26e67d8f"),
+        "repository": {
+            "id": 186_853_000 + number, "name": format!("repository-{number}"), "full_name": name, "private": false,
+            "owner": { "login": "octo-org", "id": 21_031_067, "type": "Organization" },
+            "html_url": format!("https://github.example/{name}"), "default_branch": "main",
+        },
+        "pusher": { "name": "octocat", "email": "octocat@github.example" },
+        "sender": { "login": "octocat", "id": 583_231, "type": "User" },
+        "head_commit": commit(0),
+        "commits": [],
+    });
+    while push.to_string().len() < BODY_BYTES {
+        let commits = push["commits"].as_array_mut().expect("it was made as one");
+        commits.push(commit(commits.len()));
+    }
+    push.to_string().into_bytes()
+}
+
+fn commit(number: usize) -> serde_json::Value {
+    serde_json::json!({
+        "id": format!("{number:040x}"), "tree_id": format!("{:040x}", number + 7), "distinct": true,
+        "message": format!("Change number {number}, with a line that says what it is good for"),
+        "timestamp": "2026-05-15T15:20:41Z",
+        "author": { "name": "Octo Cat", "email": "octocat@github.example", "username": "octocat" },
+        "committer": { "name": "Octo Cat", "email": "octocat@github.example", "username": "octocat" },
+        "added": [format!("source/module_{number}.rs")], "removed": [], "modified": ["README.md"],
+    })
+}
+
+/// What is sent, how, and for how long.
+#[derive(Clone)]
+pub(super) struct Load {
+    /// Where to.
+    pub(super) address: SocketAddr,
+    /// The path of the route.
+    pub(super) path: String,
+    /// Connections, each with one request in flight.
+    pub(super) connections: usize,
+    /// How long requests are begun.
+    pub(super) duration: Duration,
+    /// What is sent, over and over, under new delivery ids.
+    pub(super) deliveries: Arc<Vec<Delivery>>,
+}
+
+/// What came back.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Answers by status.
+    pub(super) statuses: BTreeMap<u16, u64>,
+    /// From the first request to the last answer.
+    pub(super) elapsed: Duration,
+    /// Of every accepted request, in microseconds, sorted.
+    latencies: Vec<u32>,
+}
+
+impl Outcome {
+    /// Requests that were answered `202`.
+    pub(super) fn accepted(&self) -> u64 {
+        self.statuses.get(&StatusCode::ACCEPTED.as_u16()).copied().unwrap_or(0)
+    }
+
+    /// Accepted requests a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.accepted() as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// The latency that this share of accepted requests (0.0..=1.0) did not exceed, in milliseconds.
+    pub(super) fn latency_ms(&self, share: f64) -> f64 {
+        let Some(last) = self.latencies.len().checked_sub(1) else { return 0.0 };
+        f64::from(self.latencies[(last as f64 * share).round() as usize]) / 1_000.0
+    }
+}
+
+/// Sends the load, and says on standard error how it goes.
+pub(super) async fn run(load: Load, env: &Env) -> anyhow::Result<Outcome> {
+    let sent = Arc::new(AtomicU64::new(0));
+    let begin = env.clock.monotonic();
+    let workers: Vec<_> = (0..load.connections)
+        .map(|number| env::spawn("load", work(number, load.clone(), env.clone(), sent.clone())))
+        .collect();
+    let progress = env::spawn("load progress", report_progress(sent, load.duration));
+    let mut outcome = Outcome::default();
+    for worker in workers {
+        let part = worker.await.context("a load connection panicked")??;
+        for (status, count) in part.statuses {
+            *outcome.statuses.entry(status).or_default() += count;
+        }
+        outcome.latencies.extend(part.latencies);
+    }
+    progress.abort();
+    outcome.elapsed = env.clock.monotonic() - begin;
+    outcome.latencies.sort_unstable();
+    Ok(outcome)
+}
+
+async fn work(number: usize, load: Load, env: Env, sent: Arc<AtomicU64>) -> anyhow::Result<Outcome> {
+    let host = load.address.to_string();
+    let end = env.clock.monotonic() + load.duration;
+    let mut connection = Connection::open(load.address).await?;
+    let mut outcome = Outcome::default();
+    let run = u64::from_be_bytes(*env.id_entropy().first_chunk().expect("ten bytes hold eight"));
+    for round in 0.. {
+        let begin = env.clock.monotonic();
+        if begin >= end {
+            break;
+        }
+        let mut delivery = load.deliveries[(number + round * load.connections) % load.deliveries.len()].clone();
+        delivery.id = format!("{run:016x}-{number:04x}-{round:08x}");
+        let answer = connection.send(delivery.request(&host, &load.path)?).await?;
+        *outcome.statuses.entry(answer.status.as_u16()).or_default() += 1;
+        if answer.status == StatusCode::ACCEPTED {
+            let latency = (env.clock.monotonic() - begin).as_micros();
+            outcome.latencies.push(u32::try_from(latency).unwrap_or(u32::MAX));
+        }
+        sent.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(outcome)
+}
+
+async fn report_progress(sent: Arc<AtomicU64>, duration: Duration) {
+    let mut before = 0;
+    let mut passed = PROGRESS;
+    while passed < duration {
+        env::sleep(PROGRESS).await;
+        let now = sent.load(Ordering::Relaxed);
+        eprintln!("  {} s: {} requests/s", passed.as_secs(), (now - before) / PROGRESS.as_secs());
+        before = now;
+        passed += PROGRESS;
+    }
+}

@@ -1,0 +1,131 @@
+//! A host in a process of its own: this very binary, so that it can be killed as hard as a machine fails.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use super::http;
+use crate::env::{self, Env};
+
+/// How long a host may take until it is ready: it may have to compile its packs first.
+const START_MAX: Duration = Duration::from_secs(120);
+/// Between two looks at whether it is ready.
+const LOOK: Duration = Duration::from_millis(20);
+/// How much of the log an error shows.
+const LOG_LINES_SHOWN: usize = 12;
+
+/// What to start, and with what.
+#[derive(Debug, Clone)]
+pub struct HostCommand {
+    /// The `forebay` binary.
+    pub binary: PathBuf,
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// Its data directory.
+    pub data: PathBuf,
+    /// Its secrets directory.
+    pub secrets: PathBuf,
+    /// The packs to serve.
+    pub packs: Vec<PathBuf>,
+    /// The file that its log is appended to.
+    pub log: PathBuf,
+    /// Where it is to listen for deliveries.
+    pub intake: SocketAddr,
+    /// Where it is to listen for operators.
+    pub admin: SocketAddr,
+}
+
+/// A running host. Dropped, it is killed.
+pub struct HostProcess {
+    child: Child,
+}
+
+/// An address on loopback that nobody listens on. The same one can be listened on again after a crash.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    Ok(listener.local_addr()?)
+}
+
+impl HostCommand {
+    /// Starts the host, without waiting until it is ready.
+    pub fn spawn(&self) -> anyhow::Result<HostProcess> {
+        let log = std::fs::File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.binary);
+        command.arg("serve");
+        command.arg("--config").arg(&self.config).arg("--data").arg(&self.data).arg("--secrets").arg(&self.secrets);
+        command.arg("--intake").arg(self.intake.to_string()).arg("--admin").arg(self.admin.to_string());
+        for pack in &self.packs {
+            command.arg("--pack").arg(pack);
+        }
+        // It takes its settings from its configuration alone, not from whoever runs this.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("FOREBAY_")) {
+                command.env_remove(name);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
+        let child = command.spawn().with_context(|| format!("starting {}", self.binary.display()))?;
+        Ok(HostProcess { child })
+    }
+
+    /// Starts the host, and returns once it says that it is ready.
+    pub async fn start(&self, env: &Env) -> anyhow::Result<HostProcess> {
+        let mut host = self.spawn()?;
+        let end = env.clock.monotonic() + START_MAX;
+        loop {
+            if let Some(status) = host.child.try_wait()? {
+                bail!("the host ended at its start ({status}):\n{}", self.log_tail());
+            }
+            if let Ok(answer) = http::get(self.admin, "/readyz").await
+                && answer.status.is_success()
+            {
+                return Ok(host);
+            }
+            if env.clock.monotonic() > end {
+                bail!("the host is not ready after {} s:\n{}", START_MAX.as_secs(), self.log_tail());
+            }
+            env::sleep(LOOK).await;
+        }
+    }
+
+    /// The last lines of its log.
+    pub fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+    }
+}
+
+impl HostProcess {
+    /// Its process id.
+    pub fn pid(&self) -> anyhow::Result<Pid> {
+        let id = self.child.id().context("the host has ended")?;
+        Pid::from_raw(id.cast_signed()).context("a process id is not zero")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        kill_process(self.pid()?, signal).context("signalling the host")
+    }
+
+    /// Kills it as a power cut would: no handler runs, nothing is flushed.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("killing the host")
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub async fn stop(self) -> anyhow::Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.wait().await
+    }
+
+    /// Waits until it ends.
+    pub async fn wait(mut self) -> anyhow::Result<ExitStatus> {
+        Ok(self.child.wait().await?)
+    }
+}

@@ -1,0 +1,67 @@
+//! A folder with all that a host needs: configuration, secrets, data, log.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use super::process::{HostCommand, free_address};
+
+/// The tenant that the rig's deliveries belong to.
+pub const NAMESPACE: &str = "demo";
+/// The secret that the rig's GitHub deliveries are signed with.
+pub const GITHUB_SECRET: &str = "It's a Secret to Everybody";
+/// The secret that the rig's destinations sign with.
+pub const DESTINATION_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+/// The name of that secret.
+const DESTINATION_SECRET_NAME: &str = "notifications";
+
+/// The folder, and how to start a host in it.
+pub struct Site {
+    folder: TempDir,
+    /// What starts its host; may be changed between two starts.
+    pub host: HostCommand,
+}
+
+impl Site {
+    /// Makes the folder. `settings` is what the configuration says beyond the namespace.
+    pub fn new(binary: PathBuf, packs: Vec<PathBuf>, settings: &str) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("forebay-").tempdir().context("making a temporary folder")?;
+        let at = |name: &str| folder.path().join(name);
+        let secrets = at("secrets");
+        std::fs::create_dir(&secrets)?;
+        std::fs::write(secrets.join("github"), GITHUB_SECRET)?;
+        std::fs::write(secrets.join(DESTINATION_SECRET_NAME), DESTINATION_SECRET)?;
+        std::fs::write(at("forebay.toml"), format!("namespaces = [\"{NAMESPACE}\"]\n{settings}"))?;
+        let host = HostCommand {
+            binary,
+            config: at("forebay.toml"),
+            data: at("data"),
+            secrets,
+            packs,
+            log: at("forebay.log"),
+            intake: free_address()?,
+            admin: free_address()?,
+        };
+        Ok(Self { folder, host })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leaves the folder where it is when this is dropped.
+    pub fn keep(&mut self) {
+        self.folder.disable_cleanup(true);
+    }
+}
+
+/// The configuration of a destination on this machine.
+pub fn destination(name: &str, address: SocketAddr, more: &str) -> String {
+    format!(
+        "[publish]\nallow_networks = [\"127.0.0.0/8\"]\n\
+         [destinations.{name}]\nurl = \"http://{address}/{name}\"\nsecret = \"{DESTINATION_SECRET_NAME}\"\n{more}\n"
+    )
+}

@@ -1,0 +1,110 @@
+//! A host, the sink that it sends to, and a provider that delivers to it.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use anyhow::Context;
+use bytes::Bytes;
+use forebay::cli::rig::github::Delivery;
+use forebay::cli::rig::http::{Answer, Connection};
+use forebay::cli::rig::process::HostProcess;
+use forebay::cli::rig::site::{GITHUB_SECRET, NAMESPACE, Site, destination};
+use forebay::env::Env;
+
+use crate::admin::Admin;
+use crate::paths;
+use crate::sink::Sink;
+
+/// What the suites change of the defaults: leases short enough that what a crash leaves is soon taken up again.
+const SETTINGS: &str = "[flow]\ndeadline_ms = 2_000\n\
+    [inbound]\nlease_seconds = 7\nretry_initial_ms = 50\nretry_max_ms = 200\nfailures_max = 3\n\
+    [timeline]\nlease_seconds = 2\n";
+/// Of the destination: attempts that fail are soon repeated, and for long enough to outlast a crash.
+const DESTINATION: &str = "retry_initial_ms = 50\nretry_max_ms = 500\nattempts_max = 1_000";
+
+/// A host with its surroundings.
+pub struct World {
+    /// The folder that the host lives in.
+    pub site: Site,
+    /// Where its messages go.
+    pub sink: Sink,
+    host: Option<HostProcess>,
+}
+
+impl World {
+    /// Starts a host that serves these example packs.
+    pub async fn start(packs: &[&str]) -> anyhow::Result<Self> {
+        Self::start_with(packs, "").await
+    }
+
+    /// Starts a host with further settings.
+    pub async fn start_with(packs: &[&str], settings: &str) -> anyhow::Result<Self> {
+        let mut world = Self::prepare(packs, settings).await?;
+        world.restart().await?;
+        Ok(world)
+    }
+
+    /// Makes everything, but does not start the host.
+    pub async fn prepare(packs: &[&str], settings: &str) -> anyhow::Result<Self> {
+        let sink = Sink::start().await?;
+        let packs: Vec<PathBuf> = packs.iter().map(|name| paths::pack(name)).collect();
+        let settings = format!("{SETTINGS}{}{settings}", destination("notifications", sink.address(), DESTINATION));
+        Ok(Self { site: Site::new(paths::binary(), packs, &settings)?, sink, host: None })
+    }
+
+    /// Starts the host, and waits until it is ready.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        assert!(self.host.is_none(), "it runs already");
+        self.host = Some(self.site.host.start(&Env::system()).await?);
+        Ok(())
+    }
+
+    /// Kills the host with SIGKILL.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.host.take().context("it does not run")?.kill().await
+    }
+
+    /// Stops the host with SIGTERM.
+    pub async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
+        self.host.take().context("it does not run")?.stop().await
+    }
+
+    /// The host's process.
+    pub fn host(&self) -> anyhow::Result<&HostProcess> {
+        self.host.as_ref().context("it does not run")
+    }
+
+    /// Gives the host's process away.
+    pub fn take_host(&mut self) -> anyhow::Result<HostProcess> {
+        self.host.take().context("it does not run")
+    }
+
+    /// Its admin API.
+    pub fn admin(&self) -> Admin {
+        Admin { address: self.site.host.admin }
+    }
+
+    /// Delivers, on a connection of its own.
+    pub async fn deliver(&self, delivery: &Delivery) -> anyhow::Result<Answer> {
+        self.deliver_to("github", delivery).await
+    }
+
+    /// Delivers to a route, on a connection of its own.
+    pub async fn deliver_to(&self, route: &str, delivery: &Delivery) -> anyhow::Result<Answer> {
+        let intake = self.site.host.intake;
+        let request = delivery.request(&intake.to_string(), &format!("/in/{NAMESPACE}/{route}"))?;
+        Connection::open(intake).await?.send(request).await
+    }
+}
+
+/// A delivery that is signed as the host expects it.
+pub fn signed(id: impl Into<String>, event: impl Into<String>, body: impl Into<Bytes>) -> Delivery {
+    Delivery::signed(GITHUB_SECRET.as_bytes(), id, event, body)
+}
+
+/// The ids of the events that an answer names.
+pub fn event_ids(answer: &Answer) -> anyhow::Result<Vec<String>> {
+    let receipt = answer.json()?;
+    let events = receipt["events"].as_array().with_context(|| format!("no events in {receipt}"))?;
+    events.iter().map(|id| id.as_str().map(str::to_owned).context("an id is a text")).collect()
+}
