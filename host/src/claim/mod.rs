@@ -1,1 +1,33 @@
-//! To come.
+//! The claim: one scheduler per pack decides when the queue is looked at, and how many rows are taken.
+//!
+//! Invariants:
+//! - [`CentralClaimScheduler`] is the only caller of `Store::claim` for its pack in this runtime, and has one claim
+//!   outstanding at a time. More executors never mean more scanners.
+//! - A claim follows a grant of the limiter and a reservation of slots; what is claimed has a place to run.
+//! - What the queue holds never creates, stops or rebuilds a scheduler. It sleeps, and is woken.
+
+mod limiter;
+mod scheduler;
+
+pub use limiter::{Admission, Denial, Pressure, Probe, StoreHealth, admit};
+pub use scheduler::{CentralClaimScheduler, SchedulerHandle, Tick};
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How a pack's queue is claimed from.
+#[derive(Debug, Clone)]
+pub struct ClaimOptions {
+    /// The longest pause between two looks at the queue when nothing calls.
+    pub poll: Duration,
+    /// The most rows of a pack that may be in work at once (`inbound.max_processing_rows`); by default, its slots.
+    pub max_processing_rows: Option<NonZeroU32>,
+    /// How long a claim may take. The rows of one that took longer come back when their leases run out.
+    pub timeout: Duration,
+}
+
+impl Default for ClaimOptions {
+    fn default() -> Self {
+        Self { poll: Duration::from_secs(10), max_processing_rows: None, timeout: Duration::from_secs(10) }
+    }
+}

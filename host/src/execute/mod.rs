@@ -1,1 +1,74 @@
-//! To come.
+//! Execution: claimed rows in, recorded outcomes out.
+//!
+//! A *slot* is one place in which an event can be worked off; each pack has a fixed number of them. A row is given a slot
+//! by the scheduler, in the same step in which it is put under the lease keeper's care, and then runs as a task of its own
+//! on the guest runtime, where guests that burn CPU cannot keep intake or the timeline from their work.
+//!
+//! ```text
+//!  claimed rows ──dispatch──> load Events (once a batch) ──> prepare ──> run ──> finish ──> slot free
+//!                     │                                        └──one deadline──┘
+//!                     └──> held rows <──renew── lease keeper ──lost──> the execution is dropped, nothing is recorded
+//! ```
+//!
+//! Invariants:
+//! - Nothing here claims: rows come through [`Executors::dispatch`] only.
+//! - A row leaves its slot by exactly one finish, or by none at all when its lease is lost. Its slot is free afterwards,
+//!   whatever happened, a panic included.
+//! - A second run of the same event on the same generation makes messages with the same ids.
+//! - No payload, header or key goes into a log line, a metric or a failure text.
+
+mod catalog;
+mod conclude;
+mod executors;
+mod finish;
+mod flow;
+mod heartbeat;
+mod held;
+mod signals;
+mod slots;
+
+pub use catalog::Generations;
+pub use executors::{ClaimTimes, ExecutorParts, Executors};
+pub use flow::{Flow, NoopFlow};
+pub use heartbeat::{LeaseKeeper, Renewed};
+pub use signals::Vitals;
+pub use slots::Reservation;
+
+use std::time::Duration;
+
+use crate::model::retry::RetryPolicy;
+use crate::model::work_item::WorkType;
+
+/// The work types that executors serve; rows of others are left to hosts that know them.
+pub const SERVED_WORK_TYPES: [WorkType; 1] = [WorkType::ConnectorEvent];
+
+/// How many slots a pack gets, and the most that is known to be safe: what one writer commits together, and well below
+/// what the guest engine has instances for. More are allowed and logged as unsafe.
+pub const SLOTS_SAFE_MAX: u32 = 64;
+
+/// How the executors of a pack work.
+#[derive(Debug, Clone)]
+pub struct ExecuteOptions {
+    /// Slots of one pack (`inbound.workers_per_pack`), at least 1.
+    pub slots: u32,
+    /// The cap of every manifest's deadline (`flow.deadline_ms`).
+    pub deadline_max: Duration,
+    /// How long a lease lasts. Renewed at a third of it.
+    pub lease: Duration,
+    /// How failed executions are spaced, and when they end.
+    pub retry: RetryPolicy,
+    /// Whether every event's stage times are logged, at debug level (`inbound.stage_timing`).
+    pub stage_timing: bool,
+}
+
+impl Default for ExecuteOptions {
+    fn default() -> Self {
+        Self {
+            slots: SLOTS_SAFE_MAX,
+            deadline_max: Duration::from_secs(10),
+            lease: Duration::from_secs(30),
+            retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(600), failures_max: 8 },
+            stage_timing: false,
+        }
+    }
+}

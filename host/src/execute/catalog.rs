@@ -1,0 +1,43 @@
+//! The generations that this runtime can execute: loaded, and ready to be called.
+//!
+//! Readers take a snapshot and never wait for a load; a change replaces the whole map.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::flow::Flow;
+use crate::model::names::PackName;
+use crate::model::pack::GenerationNumber;
+
+type Loaded = BTreeMap<(PackName, GenerationNumber), Arc<dyn Flow>>;
+
+/// The loaded generations of all packs; clones share them.
+#[derive(Clone, Default)]
+pub struct Generations {
+    loaded: Arc<RwLock<Arc<Loaded>>>,
+}
+
+impl Generations {
+    /// Makes a generation executable.
+    pub fn insert(&self, pack: PackName, number: GenerationNumber, flow: Arc<dyn Flow>) {
+        let mut current = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Loaded::clone(&current);
+        next.insert((pack, number), flow);
+        *current = Arc::new(next);
+    }
+
+    /// A generation, if it is loaded.
+    pub fn get(&self, pack: &PackName, number: GenerationNumber) -> Option<Arc<dyn Flow>> {
+        self.snapshot().get(&(pack.clone(), number)).cloned()
+    }
+
+    /// The loaded generations of a pack, oldest first.
+    pub fn numbers(&self, pack: &PackName) -> Vec<GenerationNumber> {
+        let all = (pack.clone(), GenerationNumber(0))..=(pack.clone(), GenerationNumber(u32::MAX));
+        self.snapshot().range(all).map(|((_, number), _)| *number).collect()
+    }
+
+    fn snapshot(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,345 @@
+//! The executors of one pack: they take claimed rows, and record what became of each.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::time::{timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::catalog::Generations;
+use super::conclude::{self, Ended};
+use super::finish::{self, Recorded};
+use super::flow::Flow;
+use super::heartbeat::LeaseKeeper;
+use super::held::{HeldRow, HeldRows};
+use super::signals::{Signals, StageTimes, Vitals};
+use super::slots::{Reservation, Slot, Slots};
+use super::{ExecuteOptions, SLOTS_SAFE_MAX};
+use crate::env::{self, Env};
+use crate::guest::Prepared;
+use crate::model::event::Event;
+use crate::model::failure::{Failure, FailureClass};
+use crate::model::ids::EventId;
+use crate::model::names::PackName;
+use crate::model::pack::{FailedHeadPolicy, GenerationNumber};
+use crate::model::time::Timestamp;
+use crate::model::work_item::ClaimedWorkItem;
+use crate::store::{Disposition, Finish, Store};
+
+/// How much longer than its deadline a flow may take to say itself that it ran out of time: it knows where it was.
+const DEADLINE_GRACE: Duration = Duration::from_millis(100);
+/// How often the Events of a batch are asked for before its rows go back.
+const LOADS_MAX: u32 = 6;
+/// The pause before the second load; it doubles each time.
+const LOAD_PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// How long a drain waits for rows to be released, once it no longer waits for them to end by themselves.
+const RELEASE_BOUND: Duration = Duration::from_secs(5);
+
+/// What the executors of a pack are made from.
+pub struct ExecutorParts {
+    /// The pack.
+    pub pack: PackName,
+    /// How they work.
+    pub options: ExecuteOptions,
+    /// Where Events are and outcomes go.
+    pub store: Store,
+    /// What they can execute.
+    pub generations: Generations,
+    /// Time.
+    pub env: Env,
+    /// The runtime that executions run on, apart from the one that intake and the timeline run on.
+    pub runtime: Handle,
+}
+
+/// The executors of one pack; clones share them.
+#[derive(Clone)]
+pub struct Executors {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: ExecutorParts,
+    slots: Slots,
+    held: HeldRows,
+    signals: Signals,
+    /// Cancelled once what is in work must go back.
+    release: CancellationToken,
+}
+
+/// When a batch was claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimTimes {
+    /// When the claim was sent, on the monotonic clock: its leases count from here.
+    pub sent: Duration,
+    /// When it was sent, on the wall clock.
+    pub sent_at: Timestamp,
+    /// When it was answered, on the monotonic clock.
+    pub answered: Duration,
+}
+
+/// A claimed row in its slot. Fields drop in order: the slot is free once the row is no longer held.
+struct Row {
+    item: ClaimedWorkItem,
+    claim: ClaimTimes,
+    held: HeldRow,
+    _slot: Slot,
+}
+
+impl Executors {
+    /// Executors with all slots free.
+    pub fn new(parts: ExecutorParts) -> Self {
+        let slots = parts.options.slots.max(1);
+        if slots > SLOTS_SAFE_MAX {
+            tracing::warn!(
+                pack = %parts.pack,
+                slots,
+                safe_max = SLOTS_SAFE_MAX,
+                "unsafe: more workers per pack than are known to be safe; kept as configured"
+            );
+        }
+        let signals = Signals::new(&parts.pack);
+        signals.vitals.drains(parts.env.clock.monotonic());
+        let release = CancellationToken::new();
+        Self {
+            shared: Arc::new(Shared { slots: Slots::new(slots), held: HeldRows::default(), signals, release, parts }),
+        }
+    }
+
+    /// The pack.
+    pub fn pack(&self) -> &PackName {
+        &self.shared.parts.pack
+    }
+
+    /// How many slots there are.
+    pub fn slots(&self) -> u32 {
+        self.shared.slots.total()
+    }
+
+    /// How many slots are free.
+    pub fn free(&self) -> u32 {
+        self.shared.slots.free()
+    }
+
+    /// The loaded generations of the pack.
+    pub fn generations(&self) -> Vec<GenerationNumber> {
+        self.shared.parts.generations.numbers(&self.shared.parts.pack)
+    }
+
+    /// How long claimed rows are to be leased.
+    pub fn lease(&self) -> Duration {
+        self.shared.parts.options.lease
+    }
+
+    /// Signs of life.
+    pub fn vitals(&self) -> &Arc<Vitals> {
+        &self.shared.signals.vitals
+    }
+
+    /// Takes this many slots, or none if fewer are free.
+    pub fn reserve(&self, count: u32) -> Option<Reservation> {
+        self.shared.slots.reserve(count)
+    }
+
+    /// Returns once a slot was given back since the last call. For one caller at a time.
+    pub async fn freed(&self) {
+        self.shared.slots.freed().await;
+    }
+
+    /// A keeper of these executors' leases; exactly one must run.
+    pub fn lease_keeper(&self) -> LeaseKeeper {
+        LeaseKeeper {
+            held: self.shared.held.clone(),
+            store: self.shared.parts.store.clone(),
+            env: self.shared.parts.env.clone(),
+            signals: self.shared.signals.clone(),
+            lease: self.lease(),
+        }
+    }
+
+    /// Puts claimed rows to work, each in a slot of `slots`; those that are left over are free again. Never waits.
+    pub fn dispatch(&self, claimed: Vec<ClaimedWorkItem>, mut slots: Reservation, claim: ClaimTimes) {
+        if claimed.is_empty() {
+            return;
+        }
+        let expires = claim.sent + self.lease();
+        let mut seat = |item: ClaimedWorkItem| {
+            let held = self.shared.held.hold(&item, expires);
+            Row { held, claim, _slot: slots.take_one(), item }
+        };
+        let rows: Vec<Row> = claimed.into_iter().map(&mut seat).collect();
+        let shared = Arc::clone(&self.shared);
+        env::spawn_on(&self.shared.parts.runtime, "executor batch", shared.start(rows));
+    }
+
+    /// Waits until no row is in work, at most for `bound`; then releases what is. Nothing may be dispatched any more.
+    pub async fn drain(&self, bound: Duration) {
+        if timeout(bound, self.shared.slots.all_free()).await.is_ok() {
+            return;
+        }
+        self.shared.release.cancel();
+        if timeout(RELEASE_BOUND, self.shared.slots.all_free()).await.is_err() {
+            tracing::warn!(pack = %self.pack(), "rows were not released in time; they come back when their leases run out");
+        }
+    }
+}
+
+impl Shared {
+    /// Loads a batch's Events with one read, and starts an execution for each row.
+    async fn start(self: Arc<Self>, rows: Vec<Row>) {
+        let Some(mut events) = self.load(&rows).await else {
+            join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release))).await;
+            return;
+        };
+        for row in rows {
+            let shared = Arc::clone(&self);
+            match events.remove(&row.item.event_id) {
+                Some(event) => drop(env::spawn_on(&self.parts.runtime, "executor", shared.execute(row, event))),
+                None => drop(env::spawn_on(&self.parts.runtime, "executor", shared.fail_without_event(row))),
+            }
+        }
+    }
+
+    /// `None` if the store does not give them, or if reading them panicked.
+    async fn load(&self, rows: &[Row]) -> Option<HashMap<EventId, Event>> {
+        let ids: Vec<EventId> = rows.iter().map(|row| row.item.event_id).collect();
+        let mut pause = LOAD_PAUSE_FIRST;
+        for _ in 0..LOADS_MAX {
+            match AssertUnwindSafe(self.parts.store.load_events(&ids)).catch_unwind().await {
+                Ok(Ok(events)) => return Some(events.into_iter().map(|event| (event.id, event)).collect()),
+                Ok(Err(error)) => tracing::warn!(pack = %self.parts.pack, %error, "Events could not be loaded"),
+                Err(_) => return None,
+            }
+            env::sleep(pause).await;
+            pause *= 2;
+        }
+        None
+    }
+
+    async fn fail_without_event(self: Arc<Self>, row: Row) {
+        let failure = Failure::new(FailureClass::Host, "the store has no such Event");
+        self.signals.failed(failure.class);
+        let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
+        let disposition = conclude::failed(failure, &row.item, FailedHeadPolicy::DEFAULT, retry, now);
+        self.record(row, disposition).await;
+    }
+
+    /// Works one event off, from its loaded input to its recorded outcome.
+    async fn execute(self: Arc<Self>, row: Row, event: Event) {
+        let mut times = StageTimes {
+            queued: row.claim.sent_at.since(event.received_at),
+            claim: row.claim.answered.saturating_sub(row.claim.sent),
+            load: self.monotonic().saturating_sub(row.claim.answered),
+            ..StageTimes::default()
+        };
+        let (ended, failed_head) = match self.flow_for(&row.item, &event) {
+            Err(ended) => (ended, FailedHeadPolicy::DEFAULT),
+            Ok((flow, failed_head)) => (self.run_isolated(flow.as_ref(), &row, &event, &mut times).await, failed_head),
+        };
+        self.count(&ended);
+        let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
+        let Some(disposition) = conclude::disposition(ended, &row.item, &event, failed_head, retry, now) else {
+            return;
+        };
+        let finishing = self.monotonic();
+        self.record(row, disposition).await;
+        times.finish = self.monotonic().saturating_sub(finishing);
+        self.signals.staged(event.id, &times, self.parts.options.stage_timing);
+    }
+
+    /// The generation that must execute the row, and its route's failed-head policy; or why it cannot be executed.
+    fn flow_for(&self, item: &ClaimedWorkItem, event: &Event) -> Result<(Arc<dyn Flow>, FailedHeadPolicy), Ended> {
+        let refuse = |reason: String| Err(Ended::Failed(Failure::new(FailureClass::Host, reason)));
+        if event.pack != self.parts.pack || event.generation != item.generation {
+            return refuse("the work item and its Event name different generations".to_owned());
+        }
+        let Some(flow) = self.parts.generations.get(&self.parts.pack, item.generation) else {
+            return Err(Ended::Released);
+        };
+        match conclude::failed_head(flow.manifest(), event) {
+            Some(failed_head) => Ok((flow, failed_head)),
+            None => refuse(format!("generation {} does not declare the route `{}`", item.generation, event.route)),
+        }
+    }
+
+    /// Runs the flow; stops it when the lease is lost or the host shuts down; takes a panic as a failure of this row.
+    async fn run_isolated(&self, flow: &dyn Flow, row: &Row, event: &Event, times: &mut StageTimes) -> Ended {
+        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, event, times)).catch_unwind();
+        let ended = tokio::select! {
+            biased;
+            () = row.held.lost() => return Ended::Lost,
+            () = self.release.cancelled() => return Ended::Released,
+            ended = flow_run => ended,
+        };
+        ended.unwrap_or_else(|_| {
+            // What the panic says may hold a payload: the panic hook shows it to the operator, the row does not keep it.
+            tracing::error!(pack = %self.parts.pack, work_item = %row.item.id, "the host panicked in an execution");
+            self.signals.slot_restarts.increment(1);
+            Ended::Failed(Failure::new(FailureClass::Host, "the host panicked while it executed this event"))
+        })
+    }
+
+    /// `prepare`, then `run`, under one deadline.
+    async fn run_flow(&self, flow: &dyn Flow, item: &ClaimedWorkItem, event: &Event, times: &mut StageTimes) -> Ended {
+        let limit = flow.manifest().limits.deadline.min(self.parts.options.deadline_max);
+        let deadline = env::deadline(limit);
+        let both = async {
+            let preparing = self.monotonic();
+            let prepared = flow.prepare(event, item.attempt, deadline).await;
+            let running = self.monotonic();
+            times.prepare = running.saturating_sub(preparing);
+            let state = match prepared? {
+                Prepared::Ignore { reason } => return Ok(Ended::Ignored { reason }),
+                Prepared::Run { state } => state,
+            };
+            let output = flow.run(event, item.attempt, state, deadline).await;
+            times.run = self.monotonic().saturating_sub(running);
+            output.map(|output| Ended::Ran { note: output.note, messages: output.messages })
+        };
+        match timeout_at(deadline + DEADLINE_GRACE, both).await {
+            Ok(ended) => ended.unwrap_or_else(Ended::Failed),
+            Err(_) => {
+                let message = format!("the flow did not end within its deadline of {} ms", limit.as_millis());
+                Ended::Failed(Failure::new(FailureClass::Deadline, message))
+            }
+        }
+    }
+
+    fn count(&self, ended: &Ended) {
+        match ended {
+            Ended::Ignored { .. } => self.signals.ignored.increment(1),
+            Ended::Ran { messages, .. } => {
+                self.signals.done.increment(1);
+                self.signals.messages.increment(messages.len() as u64);
+            }
+            Ended::Failed(failure) => self.signals.failed(failure.class),
+            Ended::Released => self.signals.released.increment(1),
+            Ended::Lost => {}
+        }
+    }
+
+    /// Records what became of a row; its slot is free afterwards.
+    async fn record(&self, row: Row, disposition: Disposition) {
+        let finish = Finish {
+            work_item_id: row.item.id,
+            lease: row.item.lease,
+            epoch: row.item.epoch,
+            disposition,
+            now: self.parts.env.now(),
+        };
+        let parts = &self.parts;
+        match finish::record(finish, &row.item, &row.held, &parts.store, &parts.env, &self.signals).await {
+            Recorded::Applied => self.signals.vitals.finished(self.monotonic()),
+            Recorded::LeaseLost => self.signals.leases_lost_at_finish.increment(1),
+            Recorded::GivenUp => self.signals.finishes_given_up.increment(1),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.parts.env.clock.monotonic()
+    }
+}

@@ -1,0 +1,88 @@
+//! What executes an event: a loaded guest, or the native flow that does nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use tokio::time::Instant;
+
+use crate::guest::{FlowOutput, LoadedGeneration, Prepared};
+use crate::model::event::Event;
+use crate::model::failure::Failure;
+use crate::model::pack::Manifest;
+
+/// One generation's `prepare` and `run`. The executor drops a call that has not ended by its deadline.
+pub trait Flow: Send + Sync {
+    /// What the pack declares.
+    fn manifest(&self) -> &Arc<Manifest>;
+
+    /// Looks at an event, and says whether it is to be run.
+    fn prepare<'a>(
+        &'a self,
+        event: &'a Event,
+        attempt: u32,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Prepared, Failure>>;
+
+    /// Runs it, with what `prepare` returned.
+    fn run<'a>(
+        &'a self,
+        event: &'a Event,
+        attempt: u32,
+        state: Bytes,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
+}
+
+impl Flow for LoadedGeneration {
+    fn manifest(&self) -> &Arc<Manifest> {
+        LoadedGeneration::manifest(self)
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        event: &'a Event,
+        attempt: u32,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        LoadedGeneration::prepare(self, event, attempt, deadline).boxed()
+    }
+
+    fn run<'a>(
+        &'a self,
+        event: &'a Event,
+        attempt: u32,
+        state: Bytes,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        LoadedGeneration::run(self, event, attempt, state, deadline).boxed()
+    }
+}
+
+/// A native flow that takes every event and emits nothing: what is left is the cost of the queue itself. For
+/// `forebay bench drain`.
+pub struct NoopFlow {
+    manifest: Arc<Manifest>,
+}
+
+impl NoopFlow {
+    /// A flow that does nothing under this manifest.
+    pub fn new(manifest: Arc<Manifest>) -> Self {
+        Self { manifest }
+    }
+}
+
+impl Flow for NoopFlow {
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Event, _: u32, _: Instant) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        ready(Ok(Prepared::Run { state: Bytes::new() })).boxed()
+    }
+
+    fn run<'a>(&'a self, _: &'a Event, _: u32, _: Bytes, _: Instant) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        ready(Ok(FlowOutput { note: None, messages: Vec::new() })).boxed()
+    }
+}

@@ -1,0 +1,158 @@
+//! What the executors of a pack report: counters, stage times, and signs of life.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, counter, histogram};
+
+use crate::model::failure::FailureClass;
+use crate::model::ids::EventId;
+use crate::model::names::PackName;
+
+/// Metric handles of one pack, looked up once; clones share them.
+#[derive(Clone)]
+pub(super) struct Signals {
+    pub(super) vitals: Arc<Vitals>,
+    pub(super) leases_lost_to_others: Counter,
+    pub(super) leases_expired: Counter,
+    pub(super) leases_lost_at_finish: Counter,
+    pub(super) finish_retries: Counter,
+    pub(super) finishes_given_up: Counter,
+    pub(super) slot_restarts: Counter,
+    pub(super) done: Counter,
+    pub(super) ignored: Counter,
+    pub(super) released: Counter,
+    pub(super) messages: Counter,
+    stages: Arc<StageHistograms>,
+    pack: PackName,
+}
+
+struct StageHistograms {
+    queued: Histogram,
+    claim: Histogram,
+    load: Histogram,
+    prepare: Histogram,
+    run: Histogram,
+    finish: Histogram,
+}
+
+/// How long an event spent in each stage of its life so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StageTimes {
+    /// From its admission to the claim, by the wall clock.
+    pub(super) queued: Duration,
+    /// The claim.
+    pub(super) claim: Duration,
+    /// From the claim to its input, the wait for a thread included.
+    pub(super) load: Duration,
+    /// `prepare`.
+    pub(super) prepare: Duration,
+    /// `run`; zero if `prepare` ignored it.
+    pub(super) run: Duration,
+    /// Until its outcome was durable.
+    pub(super) finish: Duration,
+}
+
+impl Signals {
+    pub(super) fn new(pack: &PackName) -> Self {
+        let name = || pack.to_string();
+        let lost = |reason: &'static str| counter!("forebay_leases_lost_total", "pack" => name(), "reason" => reason);
+        let ended =
+            |outcome: &'static str| counter!("forebay_executions_total", "pack" => name(), "outcome" => outcome);
+        let stage = |stage: &'static str| histogram!("forebay_stage_seconds", "pack" => name(), "stage" => stage);
+        Self {
+            vitals: Arc::default(),
+            leases_lost_to_others: lost("reclaimed"),
+            leases_expired: lost("expired"),
+            leases_lost_at_finish: lost("finish"),
+            finish_retries: counter!("forebay_finish_retries_total", "pack" => name()),
+            finishes_given_up: counter!("forebay_finishes_given_up_total", "pack" => name()),
+            slot_restarts: counter!("forebay_slot_restarts_total", "pack" => name()),
+            done: ended("done"),
+            ignored: ended("ignored"),
+            released: ended("released"),
+            messages: counter!("forebay_messages_emitted_total", "pack" => name()),
+            stages: Arc::new(StageHistograms {
+                queued: stage("queued"),
+                claim: stage("claim"),
+                load: stage("load"),
+                prepare: stage("prepare"),
+                run: stage("run"),
+                finish: stage("finish"),
+            }),
+            pack: pack.clone(),
+        }
+    }
+
+    /// Counts a failed execution. Failures are rare enough for a look-up by class.
+    pub(super) fn failed(&self, class: FailureClass) {
+        let labels = [("pack", self.pack.to_string()), ("outcome", class.as_str().to_owned())];
+        counter!("forebay_executions_total", &labels).increment(1);
+    }
+
+    /// Records one event's times, and logs them if that is wanted.
+    pub(super) fn staged(&self, event: EventId, times: &StageTimes, logged: bool) {
+        self.stages.queued.record(times.queued);
+        self.stages.claim.record(times.claim);
+        self.stages.load.record(times.load);
+        self.stages.prepare.record(times.prepare);
+        self.stages.run.record(times.run);
+        self.stages.finish.record(times.finish);
+        if logged {
+            tracing::debug!(
+                pack = %self.pack,
+                %event,
+                queued = ?times.queued,
+                claim = ?times.claim,
+                load = ?times.load,
+                prepare = ?times.prepare,
+                run = ?times.run,
+                finish = ?times.finish,
+                "stage times"
+            );
+        }
+    }
+}
+
+/// Signs that a pack's queue drains. Times are on the monotonic clock, in whole milliseconds.
+#[derive(Debug, Default)]
+pub struct Vitals {
+    drained_at_millis: AtomicU64,
+    claims: AtomicU64,
+    finishes: AtomicU64,
+}
+
+impl Vitals {
+    /// A sign that the queue drains: a claim that found rows or an empty queue, or an outcome that was recorded.
+    pub fn drains(&self, monotonic: Duration) {
+        let millis = u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX);
+        self.drained_at_millis.fetch_max(millis, Ordering::Relaxed);
+    }
+
+    /// When the last such sign was seen.
+    pub fn drained_at(&self) -> Duration {
+        Duration::from_millis(self.drained_at_millis.load(Ordering::Relaxed))
+    }
+
+    /// A claim was sent to the store.
+    pub fn claim_sent(&self) {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many claims were sent to the store.
+    pub fn claims(&self) -> u64 {
+        self.claims.load(Ordering::Relaxed)
+    }
+
+    /// An outcome was recorded.
+    pub(super) fn finished(&self, monotonic: Duration) {
+        self.finishes.fetch_add(1, Ordering::Relaxed);
+        self.drains(monotonic);
+    }
+
+    /// How many outcomes were recorded.
+    pub fn finishes(&self) -> u64 {
+        self.finishes.load(Ordering::Relaxed)
+    }
+}
