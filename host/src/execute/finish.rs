@@ -47,7 +47,7 @@ pub(super) async fn record(
             Ok(Finished::Applied) => return Recorded::Applied,
             Ok(Finished::LeaseLost) if fate_open && counted_before(item, store).await => return Recorded::Applied,
             Ok(Finished::LeaseLost) => return Recorded::LeaseLost,
-            Err(StoreError::Unusable(reason)) => {
+            Err(StoreError::Refused(reason) | StoreError::Unusable(reason)) => {
                 tracing::error!(work_item = %item.id, %reason, "an outcome cannot be recorded");
                 return Recorded::GivenUp;
             }
