@@ -2,11 +2,35 @@
 //!
 //! `DIR/{namespace}/{name}` is a tenant's own secret, `DIR/{name}` the one that tenants share. A file holds one secret a
 //! line, the newest first: during a rotation all of them verify, and the first signs.
+//!
+//! Invariants:
+//! - Nothing outside the directory is read, whatever names and symbolic links say.
+//! - No error, log line or `Debug` output carries a byte of a secret; files are named relative to the directory.
+//! - An empty secret does not exist: it would let everybody sign.
+//! - Removing a file revokes its secrets within [`RECHECK_AFTER`]; what was read before is not held on to.
 
+use std::collections::HashMap;
+use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use cap_std::fs::{Dir, MetadataExt};
+
+use crate::env::Env;
 use crate::model::names::{Namespace, SecretName};
+
+/// For how long a file is taken to be as it was last read.
+pub const RECHECK_AFTER: Duration = Duration::from_secs(2);
+
+/// The largest file of secrets, in bytes.
+pub const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The most secrets in one file. Each costs one keyed hash over every body that it does not verify.
+pub const SECRETS_PER_FILE_MAX: usize = 8;
+
+/// The permission bit that lets every user of the machine read a file.
+const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// One secret. It shows itself to nobody: `Debug` prints no byte of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,10 +55,12 @@ impl std::fmt::Debug for Secret {
 }
 
 /// Why a secret could not be had.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// There is no such file.
-    #[error("there is no secret `{name}` for namespace `{namespace}`: write it to {namespace}/{name} or {name} in the secrets directory")]
+    #[error(
+        "there is no secret `{name}` for namespace `{namespace}`: write it to {namespace}/{name} or {name} in the secrets directory"
+    )]
     Missing {
         /// The tenant.
         namespace: Namespace,
@@ -53,18 +79,117 @@ pub enum SecretError {
 
 /// The operator's secrets; clones share them.
 #[derive(Clone)]
-pub struct Secrets {}
+pub struct Secrets {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    directory: Dir,
+    env: Env,
+    /// Asked for by routes and destinations only, never by what a request says, so configuration bounds it.
+    files: Mutex<HashMap<(Namespace, SecretName), CachedFile>>,
+}
+
+/// What reading a secret came to, errors included: a request storm on a route without its secret reads no disk.
+struct CachedFile {
+    result: Result<Arc<[Secret]>, SecretError>,
+    read_at: Duration,
+    readable_by_others: bool,
+}
 
 impl Secrets {
     /// Opens the directory.
-    pub fn open(directory: &Path) -> Result<Self, SecretError> {
-        let _ = directory;
-        todo!()
+    pub fn open(directory: &Path, env: Env) -> Result<Self, SecretError> {
+        let opened = Dir::open_ambient_dir(directory, cap_std::ambient_authority()).map_err(|error| {
+            let what = format!("directory `{}`", directory.display());
+            SecretError::Unusable { what, reason: format!("cannot be opened: {error}") }
+        })?;
+        Ok(Self { shared: Arc::new(Shared { directory: opened, env, files: Mutex::new(HashMap::new()) }) })
     }
 
-    /// The secrets of this name, newest first, at least one. A changed file is seen within a few seconds.
+    /// The secrets of this name, newest first, at least one. A changed file is seen within [`RECHECK_AFTER`].
+    ///
+    /// Reads a small local file at most once in that time and a map otherwise, so that it may be called where a thread
+    /// must not block for long.
     pub fn get(&self, namespace: &Namespace, name: &SecretName) -> Result<Arc<[Secret]>, SecretError> {
-        let _ = (namespace, name);
-        todo!()
+        let now = self.shared.env.clock.monotonic();
+        let mut files = self.shared.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let key = (namespace.clone(), name.clone());
+        let before = files.get(&key);
+        if let Some(file) = before
+            && now.saturating_sub(file.read_at) < RECHECK_AFTER
+        {
+            return file.result.clone();
+        }
+        let warned = before.is_some_and(|file| file.readable_by_others);
+        let file = self.shared.read(namespace, name, now);
+        if file.readable_by_others && !warned {
+            tracing::warn!(%namespace, %name, "every user of this machine can read this secret's file: chmod it to 0600");
+        }
+        let result = file.result.clone();
+        files.insert(key, file);
+        result
     }
 }
+
+impl Shared {
+    fn read(&self, namespace: &Namespace, name: &SecretName, now: Duration) -> CachedFile {
+        let own = format!("{namespace}/{name}");
+        let found = match self.read_file(&own) {
+            Ok(None) => self.read_file(name.as_str()),
+            own => own,
+        };
+        let (result, readable_by_others) = match found {
+            Ok(Some((secrets, mode))) => (Ok(secrets), mode & READABLE_BY_OTHERS != 0),
+            Ok(None) => (Err(SecretError::Missing { namespace: namespace.clone(), name: name.clone() }), false),
+            Err(error) => (Err(error), false),
+        };
+        CachedFile { result, read_at: now, readable_by_others }
+    }
+
+    /// The secrets of one file and its permissions; `None` if there is no such file.
+    fn read_file(&self, path: &str) -> Result<Option<(Arc<[Secret]>, u32)>, SecretError> {
+        let unusable = |reason: String| SecretError::Unusable { what: format!("`{path}`"), reason };
+        let metadata = match self.directory.metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(unusable(format!("cannot be read: {error}"))),
+        };
+        // Asked before it is opened: opening a pipe would wait for a writer.
+        if !metadata.is_file() {
+            return Err(unusable("is not a regular file".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        let file = self.directory.open(path).map_err(|error| unusable(format!("cannot be opened: {error}")))?;
+        file.take(FILE_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| unusable(format!("cannot be read: {error}")))?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(unusable(format!("is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        let secrets = parse(&bytes);
+        match secrets.len() {
+            0 => Err(unusable("holds no secret: write one a line, the newest first".to_owned())),
+            1..=SECRETS_PER_FILE_MAX => Ok(Some((secrets.into(), metadata.mode()))),
+            count => Err(unusable(format!("holds {count} secrets; the most is {SECRETS_PER_FILE_MAX}"))),
+        }
+    }
+}
+
+/// Whether there is no file of that path. A shared secret may have the name of a namespace, so a path may run through a file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// One secret a line; line ends do not belong to it, and empty lines are none.
+fn parse(bytes: &[u8]) -> Vec<Secret> {
+    bytes
+        .split(|&byte| byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty())
+        .map(Secret::new)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
