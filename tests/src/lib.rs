@@ -7,6 +7,6 @@
 pub mod admin;
 pub mod cases;
 pub mod paths;
-pub mod sink;
+pub mod received;
 pub mod wait;
 pub mod world;

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use forebay::cli::rig::github::Delivery;
 use forebay::cli::rig::http::{Answer, Connection};
 use forebay::cli::rig::process::HostProcess;
-use forebay::cli::rig::site::{GITHUB_SECRET, NAMESPACE, Site, destination};
+use forebay::cli::rig::sink::Sink;
+use forebay::cli::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use forebay::env::Env;
 
 use crate::admin::Admin;
 use crate::paths;
-use crate::sink::Sink;
 
 /// What the suites change of the defaults: leases short enough that what a crash leaves is soon taken up again.
 const SETTINGS: &str = "[flow]\ndeadline_ms = 2_000\n\
@@ -48,7 +48,8 @@ impl World {
     pub async fn prepare(packs: &[&str], settings: &str) -> anyhow::Result<Self> {
         let sink = Sink::start().await?;
         let packs: Vec<PathBuf> = packs.iter().map(|name| paths::pack(name)).collect();
-        let settings = format!("{SETTINGS}{}{settings}", destination("notifications", sink.address(), DESTINATION));
+        let destinations = ["notifications", "sink"].map(|name| destination(name, sink.address(), DESTINATION));
+        let settings = format!("{SETTINGS}{LOOPBACK_ALLOWED}{}{settings}", destinations.concat());
         Ok(Self { site: Site::new(paths::binary(), packs, &settings)?, sink, host: None })
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use http::StatusCode;
 
-use crate::cli::rig::github::Delivery;
+use crate::cli::rig::github::{Delivery, push_body};
 use crate::cli::rig::http::Connection;
 use crate::env::{self, Env};
 
@@ -24,44 +24,7 @@ const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Pushes to many repositories, signed.
 pub(super) fn pushes(secret: &[u8]) -> Vec<Delivery> {
-    (0..REPOSITORIES).map(|number| Delivery::signed(secret, "", "push", push_body(number))).collect()
-}
-
-/// A push to repository `number`, in the shape in which GitHub sends it.
-fn push_body(number: usize) -> Vec<u8> {
-    let name = format!("octo-org/repository-{number}");
-    let mut push = serde_json::json!({
-        "ref": "refs/heads/main",
-        "before": "6113728f27ae82c7b1a177c8d03f9e96e0adf246",
-        "after": "0d1a26e67d8f5eaf1f6ba5c57fc3c7d91ac0fd1c",
-        "created": false, "deleted": false, "forced": false, "base_ref": null,
-        "compare": format!("https://github.example/{name}/compare/6113728f27ae...0d1a26e67d8f"),
-        "repository": {
-            "id": 186_853_000 + number, "name": format!("repository-{number}"), "full_name": name, "private": false,
-            "owner": { "login": "octo-org", "id": 21_031_067, "type": "Organization" },
-            "html_url": format!("https://github.example/{name}"), "default_branch": "main",
-        },
-        "pusher": { "name": "octocat", "email": "octocat@github.example" },
-        "sender": { "login": "octocat", "id": 583_231, "type": "User" },
-        "head_commit": commit(0),
-        "commits": [],
-    });
-    while push.to_string().len() < BODY_BYTES {
-        let commits = push["commits"].as_array_mut().expect("it was made as one");
-        commits.push(commit(commits.len()));
-    }
-    push.to_string().into_bytes()
-}
-
-fn commit(number: usize) -> serde_json::Value {
-    serde_json::json!({
-        "id": format!("{number:040x}"), "tree_id": format!("{:040x}", number + 7), "distinct": true,
-        "message": format!("Change number {number}, with a line that says what it is good for"),
-        "timestamp": "2026-05-15T15:20:41Z",
-        "author": { "name": "Octo Cat", "email": "octocat@github.example", "username": "octocat" },
-        "committer": { "name": "Octo Cat", "email": "octocat@github.example", "username": "octocat" },
-        "added": [format!("source/module_{number}.rs")], "removed": [], "modified": ["README.md"],
-    })
+    (0..REPOSITORIES).map(|number| Delivery::signed(secret, "", "push", push_body(number, BODY_BYTES))).collect()
 }
 
 /// What is sent, how, and for how long.

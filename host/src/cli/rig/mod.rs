@@ -8,4 +8,5 @@ pub mod github;
 pub mod http;
 pub mod process;
 pub mod receiver;
+pub mod sink;
 pub mod site;

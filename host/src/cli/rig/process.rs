@@ -1,8 +1,10 @@
 //! A host in a process of its own: this very binary, so that it can be killed as hard as a machine fails.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -18,6 +20,10 @@ const START_MAX: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
 /// How much of the log an error shows.
 const LOG_LINES_SHOWN: usize = 12;
+/// The ports that hosts listen on.
+const PORTS: Range<u16> = 10_240..30_720;
+/// How far apart two processes begin to look for one.
+const PORTS_APART: u32 = 101;
 
 /// What to start, and with what.
 #[derive(Debug, Clone)]
@@ -45,10 +51,21 @@ pub struct HostProcess {
     child: Child,
 }
 
-/// An address on loopback that nobody listens on. The same one can be listened on again after a crash.
+/// An address on loopback that nobody listens on, and that stays the host's own while it is down.
+///
+/// It lies below the ports that Linux gives to outgoing connections. Among those, somebody who tries to reach a host that
+/// has just been killed can be given the host's own port, and is then connected to himself.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    Ok(listener.local_addr()?)
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PORTS.len() {
+        // Processes that run at once begin at different places.
+        let place = std::process::id().wrapping_mul(PORTS_APART).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + u16::try_from(place % u32::from(PORTS.end - PORTS.start))?;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    bail!("no port from {} to {} is free", PORTS.start, PORTS.end)
 }
 
 impl HostCommand {

@@ -58,10 +58,12 @@ impl Site {
     }
 }
 
+/// Allows destinations on this machine.
+pub const LOOPBACK_ALLOWED: &str = "[publish]\nallow_networks = [\"127.0.0.0/8\"]\n";
+
 /// The configuration of a destination on this machine.
 pub fn destination(name: &str, address: SocketAddr, more: &str) -> String {
     format!(
-        "[publish]\nallow_networks = [\"127.0.0.0/8\"]\n\
-         [destinations.{name}]\nurl = \"http://{address}/{name}\"\nsecret = \"{DESTINATION_SECRET_NAME}\"\n{more}\n"
+        "[destinations.{name}]\nurl = \"http://{address}/{name}\"\nsecret = \"{DESTINATION_SECRET_NAME}\"\n{more}\n"
     )
 }
