@@ -6,12 +6,15 @@
 //! - A guest sees what its manifest declares and nothing else.
 //! - The same event, state and generation give the same output.
 
+mod manifest;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::manifest::parse_manifest;
 use crate::env::Env;
 use crate::model::event::{Event, Header};
 use crate::model::failure::Failure;
@@ -178,12 +181,6 @@ impl PackFile {
         let _ = bytes;
         todo!()
     }
-}
-
-/// Reads a manifest. Unknown keys are errors that name the line and the nearest known key.
-pub fn parse_manifest(text: &str) -> Result<Manifest, LoadError> {
-    let _ = text;
-    todo!()
 }
 
 /// The name of a pack, for a log line.

@@ -65,6 +65,12 @@ impl ImportName {
     }
 }
 
+impl fmt::Display for ImportName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// The bounds of one guest call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestLimits {

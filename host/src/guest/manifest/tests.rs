@@ -1,0 +1,266 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::model::pack::{HmacScheme, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignedPart};
+
+const SMALLEST: &str = r#"
+name = "acme"
+version = "1.0.0"
+[[routes]]
+path = "acme"
+verify = "plain"
+"#;
+
+const HEAD: &str = "name = \"acme\"\nversion = \"1\"\n";
+
+fn refused(text: &str, expected: Expect) {
+    expected.assert_eq(&parse_manifest(text).unwrap_err().to_string());
+}
+
+fn refused_route(route: &str, expected: Expect) {
+    refused(&format!("{HEAD}[[routes]]\npath = \"a\"\n{route}\n"), expected);
+}
+
+fn accepted_route(route: &str) -> Route {
+    let manifest = parse_manifest(&format!("{HEAD}[[routes]]\npath = \"a\"\n{route}\n")).unwrap();
+    manifest.routes.into_iter().next().unwrap()
+}
+
+#[test]
+fn what_a_manifest_does_not_say_has_a_default() {
+    let manifest = parse_manifest(SMALLEST).unwrap();
+    assert_eq!(manifest.limits, GuestLimits::DEFAULT);
+    assert!(manifest.imports.is_empty() && manifest.destinations.is_empty() && manifest.settings.is_empty());
+    let route = &manifest.routes[0];
+    assert_eq!(route.verification, Verification::Plain);
+    assert_eq!((&route.delivery_key, &route.source_key), (&None, &None));
+    assert_eq!((route.ordering, &route.answer), (Ordering::None, &Answer::Receipt));
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"
+        name = "acme"
+        version = "1.2.3"
+        imports = ["log", "config", "clock", "random"]
+        destinations = ["crm", "mail"]
+        build = { kind = "rust", path = "guest" }
+        limits = { fuel = 5, memory_mib = 2, deadline_ms = 30, output_kib = 4, messages = 1, log_kib = 0 }
+        settings = { greeting = "hello" }
+        [[routes]]
+        path = "hooks"
+        verify = "github"
+        secret = "webhook"
+        ordering = "source"
+        source_key = { pointer = "/repository/full_name" }
+        failed_head = { retrying = "skip", dead = "block" }
+        keep_headers = ["X-GitHub-Event"]
+        answer = { status = 204 }
+    "#;
+    let authored = read(text).unwrap();
+    assert_eq!(authored.build, BuildRule::Rust { path: "guest".into() });
+    let manifest = authored.manifest;
+    assert_eq!(manifest.imports, ImportName::ALL);
+    let limits = GuestLimits {
+        fuel: 5,
+        memory_bytes: 2 * MIB,
+        deadline: Duration::from_millis(30),
+        output_bytes: 4 * KIB,
+        messages: 1,
+        log_bytes: 0,
+    };
+    assert_eq!(manifest.limits, limits);
+    assert_eq!(manifest.settings["greeting"], "hello");
+    let route = &manifest.routes[0];
+    assert_eq!(route.delivery_key, Some(KeyRule::Header(HeaderName::from_static("x-github-delivery"))));
+    assert_eq!(route.source_key, Some(KeyRule::Pointer("/repository/full_name".to_owned())));
+    assert_eq!(route.failed_head, FailedHeadPolicy { retrying: HeadPolicy::Skip, dead: HeadPolicy::Block });
+    assert_eq!(route.keep_headers, [HeaderName::from_static("x-github-event")]);
+    assert_eq!(route.answer, Answer::Empty(StatusCode::NO_CONTENT));
+}
+
+#[test]
+fn a_scheme_can_be_written_out() {
+    let route = accepted_route(
+        r#"secret = "s"
+        verify.scheme = "hmac"
+        verify.hash = "sha512"
+        verify.header = "X-Sig"
+        verify.encoding = "base64"
+        verify.form = { field = "v1" }
+        verify.signed = ["timestamp", { literal = "." }, { header = "x-id" }, "body"]
+        verify.timestamp = { field = "t", window_seconds = 60 }"#,
+    );
+    let Verification::Hmac { scheme, secret } = route.verification else { panic!("{:?}", route.verification) };
+    assert_eq!(secret.as_str(), "s");
+    let expected = HmacScheme {
+        hash: SignatureHash::Sha512,
+        key: KeyForm::Raw,
+        header: HeaderName::from_static("x-sig"),
+        form: SignatureForm::Fields("v1".to_owned()),
+        encoding: SignatureEncoding::Base64,
+        signed: vec![
+            SignedPart::Timestamp,
+            SignedPart::Literal(".".to_owned()),
+            SignedPart::Header(HeaderName::from_static("x-id")),
+            SignedPart::Body,
+        ],
+        timestamp: Some(crate::model::pack::TimestampRule {
+            place: crate::model::pack::TimestampPlace::Field("t".to_owned()),
+            window: Duration::from_secs(60),
+        }),
+    };
+    assert_eq!(scheme, expected);
+}
+
+#[test]
+fn unknown_keys_are_errors_with_the_nearest_known_one() {
+    refused(
+        &SMALLEST.replace("verify", "verfy"),
+        expect!["pack.toml line 6: unknown key `verfy` in `routes`: did you mean `verify`?"],
+    );
+    refused(
+        &format!("colour = 1\n{SMALLEST}"),
+        expect![
+            "pack.toml line 1: unknown key `colour`: it is one of `name`, `version`, `build`, `imports`, `limits`, `routes`, `destinations`, `settings`"
+        ],
+    );
+    refused(
+        &format!("{HEAD}[limits]\nmemory_mb = 3\n"),
+        expect!["pack.toml line 4: unknown key `memory_mb` in `limits`: did you mean `memory_mib`?"],
+    );
+}
+
+#[test]
+fn what_is_missing_comes_with_an_example() {
+    refused("", expect!["pack.toml line 1: `name` is missing: add for example `name = \"github\"`"]);
+    refused(
+        HEAD,
+        expect![
+            "pack.toml line 1: `routes` is missing: add for example `routes = [{ path = \"hooks\", verify = \"plain\" }]`"
+        ],
+    );
+    refused_route("", expect!["pack.toml line 3: `verify` is missing: add for example `verify = \"github\"`"]);
+    refused_route(
+        "verify = \"github\"",
+        expect![
+            "pack.toml line 3: the route's `verify` needs a secret: add for example `secret = \"webhook\"`, the name of a file in the secrets directory"
+        ],
+    );
+    refused_route(
+        "verify = \"plain\"\nordering = \"source\"",
+        expect![
+            "pack.toml line 3: `source_key` is missing: add for example `source_key = { pointer = \"/repository/full_name\" }`"
+        ],
+    );
+}
+
+#[test]
+fn what_would_be_ignored_is_an_error() {
+    refused_route(
+        "verify = \"plain\"\nsource_key = { header = \"x-id\" }",
+        expect![
+            "pack.toml line 6: `routes.source_key` has no effect without order: add `ordering = \"source\"`, or leave it out"
+        ],
+    );
+    refused_route(
+        "verify = \"plain\"\nsecret = \"s\"",
+        expect![
+            "pack.toml line 6: `routes.secret` has no use where `verify` is `plain`: leave it out, or choose a scheme"
+        ],
+    );
+    refused(
+        &SMALLEST.replace("[[routes]]", "settings = { a = \"b\" }\n[[routes]]"),
+        expect!["pack.toml line 1: `settings` cannot be read without the import: add `imports = [\"config\"]`"],
+    );
+    refused_route(
+        "verify = { scheme = \"shared-token\", header = \"x-token\", hash = \"sha256\" }\nsecret = \"s\"",
+        expect![
+            "pack.toml line 5: `routes.verify.hash` does not belong to a shared token, which has `scheme` and `header` only"
+        ],
+    );
+}
+
+#[test]
+fn values_out_of_bounds_say_what_the_bounds_are() {
+    refused(
+        &SMALLEST.replace("[[routes]]", "limits = { memory_mib = 4096 }\n[[routes]]"),
+        expect!["pack.toml line 4: `limits.memory_mib` is 4096: it must be from 1 to 1024 MiB"],
+    );
+    refused(
+        &SMALLEST.replace("[[routes]]", "limits = { fuel = \"lots\" }\n[[routes]]"),
+        expect!["pack.toml line 4: `limits.fuel` must be a whole number, not a string"],
+    );
+    refused_route(
+        "verify = \"plain\"\nanswer = { status = 500 }",
+        expect!["pack.toml line 6: `routes.answer.status` is 500: it must be from 200 to 299"],
+    );
+    refused(
+        &SMALLEST.replace("1.0.0", "1/0"),
+        expect!["pack.toml line 3: `version` must be 1 to 64 letters, digits, `.`, `-`, `+` and `_`"],
+    );
+}
+
+#[test]
+fn names_and_words_are_checked() {
+    refused(
+        &SMALLEST.replace("\"acme\"\nversion", "\"Acme\"\nversion"),
+        expect![
+            "pack.toml line 2: `name` is wrong: `Acme` cannot be a pack name: use 1 to 63 of a-z, 0-9, `-` and `_`, beginning with a letter or digit"
+        ],
+    );
+    refused(
+        &SMALLEST.replace("[[routes]]", "imports = [\"confg\"]\n[[routes]]"),
+        expect!["pack.toml line 4: `imports` cannot be `confg`: did you mean `config`?"],
+    );
+    refused(
+        &SMALLEST.replace("[[routes]]", "imports = [\"wasi:http\"]\n[[routes]]"),
+        expect!["pack.toml line 4: `imports` cannot be `wasi:http`: it is one of `log`, `config`, `clock`, `random`"],
+    );
+    refused_route(
+        "verify = \"githup\"",
+        expect!["pack.toml line 5: `routes.verify` cannot be `githup`: did you mean `github`?"],
+    );
+    refused_route(
+        "verify = \"plain\"\ndelivery_key = { pointer = \"id\" }",
+        expect![
+            "pack.toml line 6: `routes.delivery_key.pointer` must be a JSON pointer such as `/data/id`, with `~0` for `~` and `~1` for `/` in a name"
+        ],
+    );
+    refused(
+        &format!("{SMALLEST}[[routes]]\npath = \"acme\"\nverify = \"plain\"\n"),
+        expect!["pack.toml line 7: the route `acme` is declared twice: rename or remove one"],
+    );
+    refused("name = ", expect![[r#"pack.toml line 1: string values must be quoted, expected literal string"#]]);
+}
+
+#[test]
+fn a_secret_is_never_kept_with_an_event() {
+    refused_route(
+        "secret = \"s\"\nverify = { scheme = \"shared-token\", header = \"x-token\" }\nkeep_headers = [\"X-Token\"]",
+        expect![
+            "pack.toml line 7: `routes.keep_headers` cannot contain `x-token`: it carries a secret, and kept headers are stored"
+        ],
+    );
+}
+
+#[test]
+fn a_scheme_that_proves_nothing_is_refused() {
+    let hmac = |rest: &str| {
+        format!("secret = \"s\"\nverify = {{ scheme = \"hmac\", header = \"x\", encoding = \"hex\", {rest} }}")
+    };
+    refused_route(
+        &hmac("signed = [{ literal = \"a\" }]"),
+        expect!["pack.toml line 6: `signed` must contain \"body\": a signature that leaves it out proves nothing"],
+    );
+    refused_route(
+        &hmac("timestamp = { header = \"x-time\" }"),
+        expect!["pack.toml line 6: `timestamp` is not in `signed`: a time that is not signed proves nothing"],
+    );
+    refused_route(
+        &hmac("signed = [\"timestamp\", \"body\"]"),
+        expect![
+            "pack.toml line 6: `signed` contains \"timestamp\": say where it is, `timestamp = { header = \"..\" }`"
+        ],
+    );
+}

@@ -1,0 +1,189 @@
+//! The part of a manifest that says how a request proves where it comes from.
+//!
+//! Invariants: a keyed hash has a secret and covers the body; a time that is checked is a time that is signed.
+
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::section::{Section, Value};
+use crate::guest::LoadError;
+use crate::model::names::SecretName;
+use crate::model::pack::{
+    HmacScheme, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace, TimestampRule,
+    Verification,
+};
+use crate::model::presets::{PRESET_NAMES, Preset, preset};
+
+/// Pieces that the signed bytes may be made of.
+const SIGNED_PARTS_MAX: usize = 16;
+/// The widest window for a time of signing, in seconds.
+const WINDOW_SECONDS_MAX: u64 = 86_400;
+/// The window of a scheme that names none: what providers commonly ask for.
+const WINDOW_SECONDS_DEFAULT: u64 = 300;
+
+const HMAC_KEYS: [&str; 8] = ["scheme", "hash", "key", "header", "form", "encoding", "signed", "timestamp"];
+const SHARED_TOKEN_KEYS: [&str; 2] = ["scheme", "header"];
+
+/// A verification, and the preset it came from, whose other rules are the route's defaults.
+pub(super) struct Verified {
+    pub(super) verification: Verification,
+    pub(super) preset: Option<Preset>,
+}
+
+/// Reads `verify` and `secret` of a route.
+pub(super) fn read(route: &mut Section<'_>) -> Result<Verified, LoadError> {
+    let verify = route.required("verify", "\"github\"")?;
+    let secret = route.optional("secret");
+    if verify.is_text() { by_name(&verify, route, secret) } else { by_table(verify, route, secret) }
+}
+
+fn by_name(verify: &Value<'_>, route: &Section<'_>, secret: Option<Value<'_>>) -> Result<Verified, LoadError> {
+    #[derive(Clone, Copy)]
+    enum Named {
+        Plain,
+        SharedToken,
+        Hmac,
+        Preset(&'static str),
+    }
+    let mut names = vec![("plain", Named::Plain), ("shared-token", Named::SharedToken), ("hmac", Named::Hmac)];
+    names.extend(PRESET_NAMES.map(|name| (name, Named::Preset(name))));
+    match verify.choice(&names)? {
+        Named::Plain => match secret {
+            None => Ok(Verified { verification: Verification::Plain, preset: None }),
+            Some(secret) => Err(secret.error("has no use where `verify` is `plain`: leave it out, or choose a scheme")),
+        },
+        Named::SharedToken => Err(verify.error(
+            "must say which header carries the token: write `verify = { scheme = \"shared-token\", header = \"x-token\" }`",
+        )),
+        Named::Hmac => {
+            Err(verify.error("must say how the hash is made: write `verify = { scheme = \"hmac\", header = \"..\", .. }`"))
+        }
+        Named::Preset(name) => {
+            let preset = preset(name).ok_or_else(|| verify.error("names no preset"))?;
+            let verification = Verification::Hmac { scheme: preset.scheme.clone(), secret: required(route, secret)? };
+            Ok(Verified { verification, preset: Some(preset) })
+        }
+    }
+}
+
+fn by_table(verify: Value<'_>, route: &Section<'_>, secret: Option<Value<'_>>) -> Result<Verified, LoadError> {
+    #[derive(Clone, Copy)]
+    enum Scheme {
+        SharedToken,
+        Hmac,
+    }
+    // Which keys belong depends on the scheme, which is one of them.
+    let mut table = verify.section(&HMAC_KEYS)?;
+    let scheme = table.required("scheme", "\"hmac\"")?;
+    let verification = match scheme.choice(&[("shared-token", Scheme::SharedToken), ("hmac", Scheme::Hmac)])? {
+        Scheme::SharedToken => {
+            let header = table.required("header", "\"x-token\"")?.parse()?;
+            if let Some(stray) = HMAC_KEYS.iter().find_map(|key| table.optional(key)) {
+                let known = SHARED_TOKEN_KEYS.join("` and `");
+                return Err(stray.error(&format!("does not belong to a shared token, which has `{known}` only")));
+            }
+            Verification::SharedToken { header, secret: required(route, secret)? }
+        }
+        Scheme::Hmac => Verification::Hmac { scheme: hmac(table)?, secret: required(route, secret)? },
+    };
+    Ok(Verified { verification, preset: None })
+}
+
+fn required(route: &Section<'_>, secret: Option<Value<'_>>) -> Result<SecretName, LoadError> {
+    match secret {
+        Some(secret) => secret.parse(),
+        None => Err(route.error(
+            "the route's `verify` needs a secret: add for example `secret = \"webhook\"`, the name of a file in the secrets \
+             directory",
+        )),
+    }
+}
+
+fn hmac(mut table: Section<'_>) -> Result<HmacScheme, LoadError> {
+    let hash = match table.optional("hash") {
+        None => SignatureHash::Sha256,
+        Some(hash) => hash.choice(&[("sha256", SignatureHash::Sha256), ("sha512", SignatureHash::Sha512)])?,
+    };
+    let key = match table.optional("key") {
+        None => KeyForm::Raw,
+        Some(key) => key.choice(&[("raw", KeyForm::Raw), ("standard-webhooks", KeyForm::StandardWebhooks)])?,
+    };
+    let header: HeaderName = table.required("header", "\"x-signature\"")?.parse()?;
+    let form = match table.optional("form") {
+        None => SignatureForm::Prefixed(String::new()),
+        Some(form) => signature_form(form)?,
+    };
+    let encoding = table.required("encoding", "\"hex\"")?;
+    let encoding = encoding.choice(&[("hex", SignatureEncoding::Hex), ("base64", SignatureEncoding::Base64)])?;
+    let timestamp = table.optional("timestamp").map(|rule| timestamp(rule, &form)).transpose()?;
+    let signed = match table.optional("signed") {
+        None => vec![SignedPart::Body],
+        Some(parts) => signed_parts(parts)?,
+    };
+    if !signed.contains(&SignedPart::Body) {
+        return Err(table.error("`signed` must contain \"body\": a signature that leaves it out proves nothing"));
+    }
+    match (signed.contains(&SignedPart::Timestamp), &timestamp) {
+        (true, None) => {
+            Err(table.error("`signed` contains \"timestamp\": say where it is, `timestamp = { header = \"..\" }`"))
+        }
+        (false, Some(_)) => {
+            Err(table.error("`timestamp` is not in `signed`: a time that is not signed proves nothing"))
+        }
+        (true, Some(_)) | (false, None) => Ok(HmacScheme { hash, key, header, form, encoding, signed, timestamp }),
+    }
+}
+
+fn signature_form(form: Value<'_>) -> Result<SignatureForm, LoadError> {
+    let mut table = form.section(&["prefix", "version", "field"])?;
+    match (table.optional("prefix"), table.optional("version"), table.optional("field")) {
+        (Some(prefix), None, None) => Ok(SignatureForm::Prefixed(prefix.text()?.to_owned())),
+        (None, Some(version), None) => Ok(SignatureForm::VersionList(version.text()?.to_owned())),
+        (None, None, Some(field)) => Ok(SignatureForm::Fields(field.text()?.to_owned())),
+        (_, _, _) => Err(table.error("`form` has exactly one of `prefix`, `version` and `field`")),
+    }
+}
+
+fn signed_parts(parts: Value<'_>) -> Result<Vec<SignedPart>, LoadError> {
+    parts.list(SIGNED_PARTS_MAX)?.into_iter().map(signed_part).collect()
+}
+
+fn signed_part(part: Value<'_>) -> Result<SignedPart, LoadError> {
+    #[derive(Clone, Copy)]
+    enum Word {
+        Body,
+        Timestamp,
+    }
+    if part.is_text() {
+        return Ok(match part.choice(&[("body", Word::Body), ("timestamp", Word::Timestamp)])? {
+            Word::Body => SignedPart::Body,
+            Word::Timestamp => SignedPart::Timestamp,
+        });
+    }
+    let mut table = part.section(&["header", "literal"])?;
+    match (table.optional("header"), table.optional("literal")) {
+        (Some(header), None) => Ok(SignedPart::Header(header.parse()?)),
+        (None, Some(literal)) => Ok(SignedPart::Literal(literal.text()?.to_owned())),
+        (_, _) => Err(table.error("an entry of `signed` has exactly one of `header` and `literal`")),
+    }
+}
+
+fn timestamp(rule: Value<'_>, form: &SignatureForm) -> Result<TimestampRule, LoadError> {
+    let mut table = rule.section(&["header", "field", "window_seconds"])?;
+    let window = match table.optional("window_seconds") {
+        None => WINDOW_SECONDS_DEFAULT,
+        Some(window) => window.integer(1..=WINDOW_SECONDS_MAX, " seconds")?,
+    };
+    let place = match (table.optional("header"), table.optional("field")) {
+        (Some(header), None) => TimestampPlace::Header(header.parse()?),
+        (None, Some(field)) => match form {
+            SignatureForm::Fields(_) => TimestampPlace::Field(field.text()?.to_owned()),
+            SignatureForm::Prefixed(_) | SignatureForm::VersionList(_) => {
+                return Err(field.error("needs a signature header with fields: add `form = { field = \"v1\" }`"));
+            }
+        },
+        (_, _) => return Err(table.error("`timestamp` has exactly one of `header` and `field`")),
+    };
+    Ok(TimestampRule { place, window: Duration::from_secs(window) })
+}
