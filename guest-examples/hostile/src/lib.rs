@@ -1,0 +1,124 @@
+//! A guest that misbehaves on demand: the host's tests say how in the event's body, `{"do":"loop"}`.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use forebay_sdk::{Action, Connector, Due, Event, Failure, Message, Output, Prepared, Read, Reading, log};
+use serde::{Deserialize, Serialize};
+
+struct Hostile;
+
+forebay_sdk::export!(Hostile);
+
+/// What to do. Those named `prepare_*` are done in `prepare`, the others in `run`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+enum Deed {
+    PrepareLoop,
+    PreparePanic { message: String },
+    PrepareRead,
+    PrepareState { bytes: usize },
+    Loop,
+    Allocate,
+    AllocateCarefully,
+    Panic { message: String },
+    Return { bytes: usize },
+    Log { lines: u32, bytes: usize },
+    Recurse,
+    Reject { reason: String },
+    Invalid { reason: String },
+    Retry { delay_ms: Option<u64>, reason: String },
+    Other { reason: String },
+    Emit { count: u32, destination: String },
+    EmitFields { content_type: String, header: String, value: String },
+    EmitLater { after_ms: u64, at_ms: i64, expire_at_ms: i64 },
+    Act,
+    Note { text: String },
+}
+
+impl Connector for Hostile {
+    type State = Deed;
+
+    fn prepare(event: &Event) -> Result<Prepared<Deed>, Failure> {
+        match event.json()? {
+            Deed::PrepareLoop => spin(),
+            Deed::PreparePanic { message } => panic!("{message}"),
+            Deed::PrepareRead => {
+                let read = Read { reader: "contacts".to_owned(), keys: vec!["a".to_owned()] };
+                Ok(Prepared::run_with(Deed::Loop, vec![read]))
+            }
+            Deed::PrepareState { bytes } => Ok(Prepared::run(Deed::Note { text: "x".repeat(bytes) })),
+            deed => Ok(Prepared::run(deed)),
+        }
+    }
+
+    fn run(_: &Event, deed: Deed, _: &[Reading]) -> Result<Output, Failure> {
+        let message = || Message::new("sink", "text/plain", "hello");
+        match deed {
+            Deed::PrepareLoop | Deed::PreparePanic { .. } | Deed::PrepareRead | Deed::PrepareState { .. } => {
+                Err(Failure::reject("this is done in prepare"))
+            }
+            Deed::Loop => spin(),
+            Deed::Allocate => allocate(),
+            Deed::AllocateCarefully => allocate_carefully(),
+            Deed::Panic { message } => panic!("{message}"),
+            Deed::Return { bytes } => Ok(Output::new().message(Message::new("sink", "text/plain", vec![b'x'; bytes]))),
+            Deed::Log { lines, bytes } => {
+                let line = "x".repeat(bytes);
+                (0..lines).for_each(|_| log::info(&line));
+                Ok(Output::new().note("logged"))
+            }
+            Deed::Recurse => Ok(Output::new().note(format!("depth {}", recurse(0)))),
+            Deed::Reject { reason } => Err(Failure::reject(reason)),
+            Deed::Invalid { reason } => Err(Failure::invalid_input(reason)),
+            Deed::Retry { delay_ms, reason } => {
+                Err(Failure::Retry { delay: delay_ms.map(Duration::from_millis), reason })
+            }
+            Deed::Other { reason } => Err(Failure::Other(reason)),
+            Deed::Emit { count, destination } => {
+                let one = |_| Message::new(destination.as_str(), "text/plain", "hello");
+                Ok(Output { messages: (0..count).map(one).collect(), ..Output::new() })
+            }
+            Deed::EmitFields { content_type, header, value } => {
+                Ok(Output::new().message(Message { content_type, ..message() }.header(header, value)))
+            }
+            Deed::EmitLater { after_ms, at_ms, expire_at_ms } => Ok(Output::new()
+                .message(message().after(Duration::from_millis(after_ms)))
+                .message(message().at(forebay_sdk::Timestamp::from_millis(at_ms)))
+                .message(message().expire_at(forebay_sdk::Timestamp::from_millis(expire_at_ms)))),
+            Deed::Act => {
+                let action =
+                    Action { name: "later".to_owned(), body: Vec::new(), idempotency_key: None, due: Due::Now };
+                Ok(Output::new().action(action))
+            }
+            Deed::Note { text } => Ok(Output::new().note(text)),
+        }
+    }
+}
+
+fn spin() -> ! {
+    loop {
+        black_box(());
+    }
+}
+
+fn allocate() -> ! {
+    let mut kept = Vec::new();
+    loop {
+        kept.push(black_box(vec![1_u8; 1024 * 1024]));
+    }
+}
+
+/// Asks for memory that may be refused, and goes on without it.
+fn allocate_carefully() -> Result<Output, Failure> {
+    let mut kept = Vec::<u8>::new();
+    match kept.try_reserve_exact(1 << 30) {
+        Ok(()) => Ok(Output::new().note("was given a gigabyte")),
+        Err(_) => Ok(Output::new().note("went on without")),
+    }
+}
+
+fn recurse(depth: u64) -> u64 {
+    let deeper = black_box(recurse as fn(u64) -> u64);
+    deeper(black_box(depth + 1)).wrapping_add(black_box(depth))
+}

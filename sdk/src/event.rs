@@ -1,0 +1,116 @@
+//! The event, as a connector sees it.
+
+use serde::de::DeserializeOwned;
+
+use crate::{Failure, Timestamp};
+
+/// What a provider delivered. It never changes: a retry sees the same event, but for `attempt`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its identity.
+    pub id: String,
+    /// The tenant it belongs to.
+    pub namespace: String,
+    /// The route it came in by.
+    pub route: String,
+    /// The generation of the pack that admitted it.
+    pub route_version: u32,
+    /// What names the object it is about, if the route orders by source.
+    pub source_key: Option<String>,
+    /// What names the delivery: two deliveries with one key are the same event.
+    pub delivery_key: String,
+    /// When it was admitted.
+    pub received_at: Timestamp,
+    /// The request's `content-type`, empty if it had none.
+    pub content_type: String,
+    /// The request's headers that the route keeps, in order of arrival.
+    pub headers: Vec<Header>,
+    /// The raw body, byte for byte.
+    pub body: Vec<u8>,
+    /// How often it has been tried, this time included: 1 for the first.
+    pub attempt: u32,
+}
+
+/// An HTTP header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The name, in lower case.
+    pub name: String,
+    /// The value, byte for byte; it need not be text.
+    pub value: Vec<u8>,
+}
+
+impl Header {
+    /// A header of text.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into().into_bytes() }
+    }
+}
+
+impl Event {
+    /// The first kept header of this name (in lower case), if its value is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let header = self.headers.iter().find(|header| header.name == name)?;
+        std::str::from_utf8(&header.value).ok()
+    }
+
+    /// The body, read as JSON. What does not fit is [`Failure::InvalidInput`], and says where, but quotes nothing.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Failure::InvalidInput(format!("the body is not the JSON that was expected: {}", what(&error)))
+        })
+    }
+}
+
+/// What is wrong, without the values that serde's own text would quote from the body.
+fn what(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if text.starts_with("missing field") {
+        return text;
+    }
+    let kind = match error.classify() {
+        serde_json::error::Category::Io => "unreadable",
+        serde_json::error::Category::Syntax => "a syntax error",
+        serde_json::error::Category::Data => "a value of another type",
+        serde_json::error::Category::Eof => "it ends too early",
+    };
+    format!("{kind} at line {} column {}", error.line(), error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::event;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Body {
+        #[serde(rename = "secret")]
+        _secret: u32,
+    }
+
+    fn refusal(body: &str) -> String {
+        match event(&[], body).json::<Body>() {
+            Err(Failure::InvalidInput(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // OBS-3
+    #[test]
+    fn a_body_that_does_not_fit_is_described_and_not_quoted() {
+        assert!(refusal("{}").contains("missing field `secret` at line 1 column 2"));
+        let wrong_type = refusal(r#"{"secret":"hunter2"}"#);
+        assert!(wrong_type.ends_with("a value of another type at line 1 column 19"), "{wrong_type}");
+        assert!(refusal("{").contains("ends too early"));
+        assert!(refusal("?").contains("a syntax error"));
+    }
+
+    #[test]
+    fn a_header_is_found_by_its_name_if_it_is_text() {
+        let mut event = event(&[("x-kind", "push")], "");
+        event.headers.push(Header { name: "x-raw".to_owned(), value: vec![0xff] });
+        assert_eq!(event.header("x-kind"), Some("push"));
+        assert_eq!(event.header("x-raw"), None);
+        assert_eq!(event.header("x-none"), None);
+    }
+}
