@@ -79,14 +79,18 @@ impl FailureClass {
 impl Failure {
     /// A failure with its text cut to what is kept.
     pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        if message.len() > FAILURE_TEXT_BYTES_MAX {
-            let end = message.floor_char_boundary(FAILURE_TEXT_BYTES_MAX - '…'.len_utf8());
-            message.truncate(end);
-            message.push('…');
-        }
-        Self { class, message }
+        Self { class, message: cut(message.into()) }
     }
+}
+
+/// A text, cut to [`FAILURE_TEXT_BYTES_MAX`] bytes.
+pub fn cut(mut text: String) -> String {
+    if text.len() > FAILURE_TEXT_BYTES_MAX {
+        let end = text.floor_char_boundary(FAILURE_TEXT_BYTES_MAX - '…'.len_utf8());
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 impl fmt::Display for Failure {

@@ -3,15 +3,46 @@
 //! Invariants:
 //! - A destination is called only after the admission is durable.
 //! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until its shard's next owner settles it.
+//! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
+//!
+//! What does not happen here: choosing what is due, fairness and the lanes' limits are the timeline's, which hands over
+//! what it has claimed; a destination that fails is reported to it, never held back here.
 
+mod batch;
+mod claim;
+mod outcomes;
+mod store_retry;
+
+mod http;
+mod request;
+mod sign;
+mod verdict;
+
+mod connect;
+mod guard;
+
+mod metrics;
+
+pub use metrics::describe;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::task::TaskTracker;
 
-use crate::env::Env;
-use crate::model::destination::Destinations;
+use batch::Engine;
+use claim::{Claim, Latest, Route};
+use guard::Guard;
+use http::{HttpAdapter, HttpLimits};
+use metrics::DestinationMetrics;
+use outcomes::Outcomes;
+
+use crate::env::{self, Env};
+use crate::model::destination::{Destination, Destinations};
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::model::names::{DestinationName, Namespace};
@@ -88,10 +119,15 @@ pub enum Settled {
 
 /// Gives work to the publisher; clones share it.
 #[derive(Clone)]
-pub struct Publisher {}
+pub struct Publisher {
+    engine: Arc<Engine>,
+    routes: Arc<HashMap<DestinationName, Arc<Route>>>,
+    runtime: Handle,
+    unsettled: TaskTracker,
+}
 
 impl Publisher {
-    /// Starts publishing.
+    /// Starts publishing, on the runtime that it is called on.
     pub fn start(
         options: PublishOptions,
         destinations: Arc<Destinations>,
@@ -99,12 +135,32 @@ impl Publisher {
         secrets: Secrets,
         env: Env,
     ) -> Result<Self, PublishError> {
-        let _ = (options, destinations, store, secrets, env);
-        Ok(Self {})
+        let guard = Guard::new(&options.allow_networks, &options.deny_addresses).map_err(PublishError)?;
+        let limits = HttpLimits {
+            response_bytes_max: options.response_bytes_max,
+            idle_connections_max: options.idle_connections_max,
+            idle_timeout: options.idle_timeout,
+        };
+        let http = HttpAdapter::new(guard, &destinations, limits, env.clone())
+            .map_err(|error| PublishError(error.to_string()))?;
+        let route = |destination: &Destination| {
+            Arc::new(Route { destination: destination.clone(), metrics: DestinationMetrics::new(&destination.name) })
+        };
+        let routes = destinations.values().map(|destination| (destination.name.clone(), route(destination))).collect();
+        let outcomes = Outcomes::new(store.clone());
+        let places = Arc::new(Semaphore::new(options.in_flight_max));
+        Ok(Self {
+            engine: Arc::new(Engine { store, secrets, env, http, outcomes, places }),
+            routes: Arc::new(routes),
+            runtime: Handle::current(),
+            unsettled: TaskTracker::new(),
+        })
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
     /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time).
+    ///
+    /// A message to a destination that is not configured settles as not admitted: it waits until it is again.
     pub fn publish(
         &self,
         lease: ShardLease,
@@ -112,13 +168,24 @@ impl Publisher {
         latest: Timestamp,
         settled: mpsc::Sender<Settlement>,
     ) {
-        let _ = (lease, batch, latest, settled);
-        todo!()
+        let latest = Latest::at(latest, &*self.engine.env.clock);
+        let mut waiting = VecDeque::with_capacity(batch.len());
+        for message in batch {
+            match self.routes.get(&message.destination) {
+                Some(route) => {
+                    let route = Arc::clone(route);
+                    waiting.push_back(Claim::new(message, route, settled.clone(), self.unsettled.token()));
+                }
+                None => claim::send(&settled, &message, Settled::NotAdmitted),
+            }
+        }
+        env::spawn_on(&self.runtime, "publish batch", Arc::clone(&self.engine).publish(lease, waiting, latest));
     }
 
     /// Returns when everything that was given to it has settled.
     pub async fn drain(&self) {
-        todo!()
+        self.unsettled.close();
+        self.unsettled.wait().await;
     }
 }
 

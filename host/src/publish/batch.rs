@@ -1,0 +1,248 @@
+//! A batch of claimed messages: places in flight, Publish Admission, bodies, then one attempt each.
+//!
+//! ```text
+//!  claimed ──place──> in flight ──admit──> admitted ──body──> attempt ──> outcome queue ──> settled
+//!     │                  │  │ (moved, fenced)                                                ^
+//!     │ (not configured) │  └────────────────────────────────────────────────────────────────┤
+//!     └──────────────────┴─(its time may be over, the store is busy: as before the claim)────┘
+//! ```
+//!
+//! A place is taken before the admission, so that nothing waits in `publishing`, where a cancel comes too late.
+//!
+//! Expiry: a publish needs `latest < expire_at`, and this is asked again after the wait for a place. A message that no
+//! longer has it is given back as it was: whether it *has* expired is decided by the earliest that it can be, which its
+//! shard knows, and not by the latest.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::claim::{Claim, InFlight, Latest};
+use super::http::HttpAdapter;
+use super::outcomes::{Finished, Outcomes};
+use super::store_retry::StoreRetry;
+use super::verdict::Verdict;
+use super::{Settled, metrics};
+use crate::env::{self, Env};
+use crate::model::ids::MessageId;
+use crate::model::message::{MessageEntry, MessageState, after_attempt};
+use crate::secrets::Secrets;
+use crate::store::{Admission, AdmissionRequest, OutcomeRecord, Payload, ShardLease, Store, StoreError};
+
+/// Messages that are admitted in one call to the store.
+const ADMISSIONS_PER_CALL_MAX: usize = 256;
+
+/// What publishing needs, shared by all batches.
+pub(super) struct Engine {
+    pub(super) store: Store,
+    pub(super) secrets: Secrets,
+    pub(super) env: Env,
+    pub(super) http: HttpAdapter,
+    pub(super) outcomes: Outcomes,
+    pub(super) places: Arc<Semaphore>,
+}
+
+/// An admitted message and the number of its attempt.
+struct Admitted {
+    claim: Claim,
+    attempt: u32,
+}
+
+impl Engine {
+    /// Publishes a batch. Returns when every attempt has begun.
+    pub(super) async fn publish(self: Arc<Self>, lease: ShardLease, mut waiting: VecDeque<Claim>, latest: Latest) {
+        while !waiting.is_empty() {
+            let entered = self.enter(&mut waiting).await;
+            let admitted = self.admit(lease, self.still_of_use(entered, latest), latest).await;
+            if admitted.is_empty() {
+                continue;
+            }
+            let mut payloads = self.payloads(lease, &admitted).await;
+            for Admitted { claim, attempt } in admitted {
+                let payload = payloads.remove(&claim.message.id);
+                let attempt = Arc::clone(&self).attempt(lease, claim, attempt, payload, latest);
+                env::spawn("publish attempt", attempt);
+            }
+        }
+    }
+
+    /// Waits for a place in flight, then takes as many as are free.
+    async fn enter(&self, waiting: &mut VecDeque<Claim>) -> Vec<Claim> {
+        let mut entered = Vec::new();
+        let mut place = Arc::clone(&self.places).acquire_owned().await.ok();
+        while entered.len() < ADMISSIONS_PER_CALL_MAX
+            && let Some(permit) = place.take()
+            && let Some(mut claim) = waiting.pop_front()
+        {
+            claim.enter(InFlight::new(permit, metrics::in_flight()));
+            entered.push(claim);
+            place = Arc::clone(&self.places).try_acquire_owned().ok();
+        }
+        entered
+    }
+
+    /// Those that may still be published; the others settle.
+    fn still_of_use(&self, claims: Vec<Claim>, latest: Latest) -> Vec<Claim> {
+        let now = latest.now(&*self.env.clock);
+        let (of_use, too_late): (Vec<_>, Vec<_>) =
+            claims.into_iter().partition(|claim| claim.message.expire_at.is_none_or(|expire_at| now < expire_at));
+        drop(too_late);
+        of_use
+    }
+
+    /// Publish Admission. Those that are not admitted settle.
+    async fn admit(&self, lease: ShardLease, mut claims: Vec<Claim>, latest: Latest) -> Vec<Admitted> {
+        if claims.is_empty() {
+            return Vec::new();
+        }
+        let request = |claim: &Claim| AdmissionRequest { id: claim.message.id, generation: claim.message.generation };
+        let requests: Vec<AdmissionRequest> = claims.iter().map(request).collect();
+        for claim in &mut claims {
+            claim.may_be_admitted();
+        }
+        let admissions = match self.ask_for_admission(lease, &requests, latest).await {
+            Ok(admissions) => admissions,
+            Err(NotAsked::Refused(error)) => {
+                tracing::debug!(messages = claims.len(), %error, "no publish admission for now");
+                claims.into_iter().for_each(|claim| claim.settle(Settled::NotAdmitted));
+                return Vec::new();
+            }
+            // Dropped claims settle as unrecorded: whoever owns the shard must look.
+            Err(NotAsked::InDoubt(error)) => {
+                tracing::warn!(messages = claims.len(), %error, "publish admissions in doubt");
+                return Vec::new();
+            }
+        };
+        assert_eq!(admissions.len(), claims.len(), "the store answers every admission");
+        let mut admitted = Vec::with_capacity(claims.len());
+        for (claim, admission) in claims.into_iter().zip(admissions) {
+            match admission {
+                Admission::Admitted { attempt } => admitted.push(Admitted { claim, attempt }),
+                Admission::Moved => claim.settle(Settled::Moved),
+                Admission::Fenced => claim.settle(Settled::Fenced),
+            }
+        }
+        admitted
+    }
+
+    /// Asks the store; an answer that got lost is asked for again.
+    async fn ask_for_admission(
+        &self,
+        lease: ShardLease,
+        requests: &[AdmissionRequest],
+        latest: Latest,
+    ) -> Result<Vec<Admission>, NotAsked> {
+        let mut retry = StoreRetry::new(lease.shard);
+        let mut in_doubt = false;
+        loop {
+            let now = latest.now(&*self.env.clock);
+            let error = match self.store.admit(lease, requests.to_vec(), now).await {
+                Ok(admissions) if !in_doubt => return Ok(admissions),
+                Ok(admissions) => match self.recognise(requests, admissions).await {
+                    Ok(admissions) => return Ok(admissions),
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            in_doubt |= matches!(error, StoreError::Unknown(_));
+            if !in_doubt {
+                return Err(NotAsked::Refused(error));
+            }
+            if !retry.wait(&error).await {
+                return Err(NotAsked::InDoubt(error));
+            }
+        }
+    }
+
+    /// After an answer that got lost: a message that moved, and stands as `publishing`, was admitted by the first call. It
+    /// cannot have been anybody else's, because the second call was not fenced and only a shard's owner admits.
+    async fn recognise(
+        &self,
+        requests: &[AdmissionRequest],
+        mut admissions: Vec<Admission>,
+    ) -> Result<Vec<Admission>, StoreError> {
+        let moved: Vec<MessageId> = requests
+            .iter()
+            .zip(&admissions)
+            .filter(|(_, admission)| **admission == Admission::Moved)
+            .map(|(request, _)| request.id)
+            .collect();
+        let entries = self.store.message_entries(&moved).await?;
+        let entries: HashMap<MessageId, MessageEntry> = entries.into_iter().map(|entry| (entry.id, entry)).collect();
+        for (request, admission) in requests.iter().zip(&mut admissions) {
+            if let Some(entry) = entries.get(&request.id)
+                && entry.state == MessageState::Publishing
+                && entry.generation == request.generation
+            {
+                *admission = Admission::Admitted { attempt: entry.attempt };
+            }
+        }
+        Ok(admissions)
+    }
+
+    /// The bodies of admitted messages; none if the store does not give them.
+    async fn payloads(&self, lease: ShardLease, admitted: &[Admitted]) -> HashMap<MessageId, Payload> {
+        let ids: Vec<MessageId> = admitted.iter().map(|admitted| admitted.claim.message.id).collect();
+        let mut retry = StoreRetry::new(lease.shard);
+        loop {
+            match self.store.payloads(&ids).await {
+                Ok(payloads) => return payloads.into_iter().map(|payload| (payload.id, payload)).collect(),
+                Err(error) => {
+                    if !retry.wait(&error).await {
+                        tracing::warn!(messages = ids.len(), %error, "bodies of admitted messages could not be loaded");
+                        return HashMap::new();
+                    }
+                }
+            }
+        }
+    }
+
+    /// One attempt: the call, its verdict, its outcome.
+    async fn attempt(
+        self: Arc<Self>,
+        lease: ShardLease,
+        claim: Claim,
+        attempt: u32,
+        payload: Option<Payload>,
+        latest: Latest,
+    ) {
+        let began = self.env.clock.monotonic();
+        let verdict = match payload {
+            Some(payload) => self.call(&claim, payload).await,
+            None => Verdict::host_failed("its body could not be loaded"),
+        };
+        claim.route.metrics.attempted(&verdict, self.env.clock.monotonic().saturating_sub(began));
+        let at = latest.now(&*self.env.clock);
+        let (message, destination) = (&claim.message, &claim.route.destination);
+        let (retry, uncertain) = (&destination.retry, destination.uncertain);
+        let after = after_attempt(message.id, attempt, message.expire_at, &verdict.outcome, retry, uncertain, at);
+        let settled = Settled::Outcome {
+            after,
+            lane_until: verdict.lane_delay.map(|delay| at + delay.min(retry.max)),
+            destination_failed: verdict.destination_failed,
+        };
+        let record = OutcomeRecord { id: message.id, attempt, after, status: verdict.status, error: verdict.error };
+        self.outcomes.record(Finished { claim, lease, record, settled, at }).await;
+    }
+
+    async fn call(&self, claim: &Claim, payload: Payload) -> Verdict {
+        let destination = &claim.route.destination;
+        let Some(name) = &destination.secret else {
+            return self.http.call(destination, &[], payload).await;
+        };
+        match self.secrets.get(&claim.message.namespace, name) {
+            Ok(secrets) => self.http.call(destination, &secrets, payload).await,
+            // Never unsigned instead.
+            Err(error) => Verdict::host_failed(error.to_string()),
+        }
+    }
+}
+
+/// Why a batch has no admissions.
+enum NotAsked {
+    /// Certainly nothing was written.
+    Refused(StoreError),
+    /// Something may have been written.
+    InDoubt(StoreError),
+}

@@ -1,0 +1,117 @@
+//! A claimed message on its way through the publisher.
+//!
+//! Invariant: it settles exactly once. Its settlement is sent when it is dropped, so no path can forget it: not an early
+//! return, not a panic, not a task that is thrown away. What is sent then is the last thing that was certain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::Gauge;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::metrics::DestinationMetrics;
+use super::{ClaimedMessage, Settled, Settlement};
+use crate::env::Clock;
+use crate::model::destination::Destination;
+use crate::model::time::Timestamp;
+
+/// A destination with what is counted about it.
+pub(super) struct Route {
+    pub(super) destination: Destination,
+    pub(super) metrics: DestinationMetrics,
+}
+
+/// A claimed message that has not settled yet.
+pub(super) struct Claim {
+    pub(super) message: ClaimedMessage,
+    pub(super) route: Arc<Route>,
+    certain: Settled,
+    settled: mpsc::Sender<Settlement>,
+    in_flight: Option<InFlight>,
+    _unsettled: TaskTrackerToken,
+}
+
+impl Claim {
+    /// Takes a message over; until more is known it settles as it came.
+    pub(super) fn new(
+        message: ClaimedMessage,
+        route: Arc<Route>,
+        settled: mpsc::Sender<Settlement>,
+        unsettled: TaskTrackerToken,
+    ) -> Self {
+        Self { message, route, certain: Settled::NotAdmitted, settled, in_flight: None, _unsettled: unsettled }
+    }
+
+    /// It is one of those in flight, until it settles.
+    pub(super) fn enter(&mut self, in_flight: InFlight) {
+        self.in_flight = Some(in_flight);
+    }
+
+    /// From here on it may have been admitted.
+    pub(super) fn may_be_admitted(&mut self) {
+        self.certain = Settled::Unrecorded;
+    }
+
+    /// Settles it.
+    pub(super) fn settle(mut self, result: Settled) {
+        self.certain = result;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        send(&self.settled, &self.message, self.certain);
+    }
+}
+
+/// Tells a shard what became of a message.
+pub(super) fn send(settled: &mpsc::Sender<Settlement>, message: &ClaimedMessage, result: Settled) {
+    let settlement = Settlement { id: message.id, generation: message.generation, result };
+    match settled.try_send(settlement) {
+        // A closed channel is a shard that has ended; its next owner finds the message in SQL.
+        Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+        Err(mpsc::error::TrySendError::Full(settlement)) => {
+            tracing::error!(message = %settlement.id, "a shard has no room for a settlement of its own claim");
+        }
+    }
+}
+
+/// One of the places between claim and outcome.
+pub(super) struct InFlight {
+    gauge: Gauge,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl InFlight {
+    /// Takes the place that `permit` stands for.
+    pub(super) fn new(permit: OwnedSemaphorePermit, gauge: Gauge) -> Self {
+        gauge.increment(1);
+        Self { gauge, _permit: permit }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.gauge.decrement(1);
+    }
+}
+
+/// The latest that it can be, carried forward from a moment of trusted time by the monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Latest {
+    then: Timestamp,
+    monotonic: Duration,
+}
+
+impl Latest {
+    /// `then` is the latest that it can be at this moment.
+    pub(super) fn at(then: Timestamp, clock: &dyn Clock) -> Self {
+        Self { then, monotonic: clock.monotonic() }
+    }
+
+    /// The latest that it can be now.
+    pub(super) fn now(self, clock: &dyn Clock) -> Timestamp {
+        self.then + clock.monotonic().saturating_sub(self.monotonic)
+    }
+}

@@ -1,0 +1,235 @@
+//! Connecting: a host from a URL, its addresses, the guard's word on each of them, and only then a connection.
+//!
+//! Invariants:
+//! - The addresses that were checked are the addresses that are dialled; nothing is resolved twice in between, so a name
+//!   that resolves differently every time gains nothing.
+//! - A name of which any address is denied is refused whole.
+//! - No proxy is asked, whatever the environment says.
+//! - Connecting is bounded in time also where nobody waits any more (the pool finishes what a request began).
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout_at;
+use tower::Service;
+
+use super::guard::{Denied, Guard, canonical};
+use crate::env;
+
+/// Over lookup, dial and TLS handshake of one connection. Destinations' deadlines are normally shorter; this ends what the
+/// pool finishes in the background.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+/// For one address of several: room for the second retransmission of a lost SYN (after 3 s), then the next address.
+const DIAL_TIME_MAX: Duration = Duration::from_secs(4);
+/// Addresses of one name that are dialled one after another.
+const ADDRESSES_MAX: usize = 8;
+/// Lookups of one name at once. A lookup holds a thread until the system's resolver gives up; a dead name server must not
+/// hold them all.
+const LOOKUPS_PER_NAME_MAX: usize = 2;
+/// The longest DNS name, in characters (RFC 1035).
+const NAME_LENGTH_MAX: usize = 253;
+/// The longest label of a DNS name, in characters (RFC 1035).
+const LABEL_LENGTH_MAX: usize = 63;
+
+/// Why there is no connection. Nothing of the request was sent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// The guard refuses the address.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// The URL's host is neither an address in its usual spelling nor a DNS name.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The name was not resolved.
+    #[error("the name could not be resolved: {0}")]
+    Lookup(io::Error),
+    /// The name has no address.
+    #[error("the name has no address")]
+    NoAddress,
+    /// No address accepted a connection; the last one's reason.
+    #[error("no connection: {0}")]
+    Dial(io::Error),
+    /// The connection stands, but TLS does not.
+    #[error("no TLS connection: {0}")]
+    Tls(Box<dyn StdError + Send + Sync>),
+    /// It took too long.
+    #[error("no connection within {} s", CONNECT_TIME_MAX.as_secs())]
+    TimedOut,
+}
+
+/// A URL whose host cannot be called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the host `{0}` is neither an IP address in its usual spelling nor a DNS name")]
+pub(super) struct HostError(String);
+
+/// The host of a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Host {
+    /// An address.
+    Address(IpAddr),
+    /// A name to look up.
+    Name(String),
+}
+
+impl Host {
+    /// The host of `url`. Spellings of addresses that the system's resolver would take (`127.1`, `0x7f000001`) are refused:
+    /// whoever writes them means to be misread.
+    pub(super) fn of(url: &Uri) -> Result<Self, HostError> {
+        let text = url.host().unwrap_or_default();
+        let refused = || HostError(text.to_owned());
+        if let Some(inner) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+            return inner.parse::<Ipv6Addr>().map(|ip| Host::Address(ip.into())).map_err(|_| refused());
+        }
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Host::Address(ip));
+        }
+        if is_dns_name(text) { Ok(Host::Name(text.to_ascii_lowercase())) } else { Err(refused()) }
+    }
+}
+
+/// Letters, digits, hyphens and underscores in labels; the last one is no number (else it would be an IPv4 address in some
+/// resolver's eyes).
+fn is_dns_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        (1..=LABEL_LENGTH_MAX).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
+        || last.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("0x"))
+            && last[2..].bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.len() <= NAME_LENGTH_MAX && name.split('.').all(is_label) && !is_number
+}
+
+/// Makes TCP connections to checked addresses.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    guard: Arc<Guard>,
+    /// One entry a name that a destination has; fixed at the start, so it does not grow.
+    lookups: Arc<HashMap<String, Arc<Semaphore>>>,
+}
+
+impl Dialer {
+    /// A dialer for the hosts of these URLs, and for no others.
+    pub(super) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, HostError> {
+        let mut lookups = HashMap::new();
+        for url in urls {
+            match Host::of(url)? {
+                Host::Address(_) => {}
+                Host::Name(name) => {
+                    lookups.entry(name).or_insert_with(|| Arc::new(Semaphore::new(LOOKUPS_PER_NAME_MAX)));
+                }
+            }
+        }
+        Ok(Self { guard: Arc::new(guard), lookups: Arc::new(lookups) })
+    }
+
+    async fn connect(self, url: Uri) -> Result<TcpStream, ConnectError> {
+        let port = url.port_u16().unwrap_or(if url.scheme() == Some(&http::uri::Scheme::HTTPS) { 443 } else { 80 });
+        let addresses = match Host::of(&url)? {
+            Host::Address(ip) => vec![SocketAddr::new(ip, port)],
+            Host::Name(name) => self.look_up(name, port).await?,
+        };
+        dial(&self.guard, addresses).await
+    }
+
+    async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+        let unknown = || ConnectError::Host(HostError(name.clone()));
+        let lookups = Arc::clone(self.lookups.get(&name).ok_or_else(unknown)?);
+        let permit = lookups.acquire_owned().await.map_err(|_| ConnectError::NoAddress)?;
+        // The permit goes with the thread, not with the caller, who may stop waiting.
+        let lookup = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
+        });
+        lookup.await.map_err(|_| ConnectError::NoAddress)?.map_err(ConnectError::Lookup)
+    }
+}
+
+/// Checks all of `addresses`, then dials them in turn until one accepts.
+pub(super) async fn dial(guard: &Guard, addresses: Vec<SocketAddr>) -> Result<TcpStream, ConnectError> {
+    let addresses: Vec<SocketAddr> = addresses.into_iter().map(canonical).collect();
+    for address in &addresses {
+        guard.check(*address)?;
+    }
+    let mut failure = ConnectError::NoAddress;
+    for address in addresses.into_iter().take(ADDRESSES_MAX) {
+        match timeout_at(env::deadline(DIAL_TIME_MAX), TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // A message is written at once and then waited for: delaying small packets gains nothing.
+                stream.set_nodelay(true).map_err(ConnectError::Dial)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => failure = ConnectError::Dial(error),
+            Err(_elapsed) => failure = ConnectError::Dial(io::ErrorKind::TimedOut.into()),
+        }
+    }
+    Err(failure)
+}
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<TcpStream>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        let connecting = self.clone().connect(url);
+        Box::pin(async move { connecting.await.map(TokioIo::new) })
+    }
+}
+
+/// A [`Dialer`] with TLS where the URL asks for it, bounded in time.
+#[derive(Clone)]
+pub(super) struct Connector {
+    inner: HttpsConnector<Dialer>,
+}
+
+impl Connector {
+    /// TLS by the roots that browsers trust (webpki), plain TCP for `http`.
+    pub(super) fn new(dialer: Dialer) -> Self {
+        let builder = HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1();
+        Self { inner: builder.wrap_connector(dialer) }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        let connecting = timeout_at(env::deadline(CONNECT_TIME_MAX), self.inner.call(url));
+        Box::pin(async move {
+            let connected = connecting.await.map_err(|_elapsed| ConnectError::TimedOut)?;
+            // What is not the dialer's own error comes from the handshake.
+            connected.map_err(|error| match error.downcast::<ConnectError>() {
+                Ok(error) => *error,
+                Err(error) => ConnectError::Tls(error),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! What is counted about publishing. Labels are destinations, which the operator has configured, and closed sets of words.
+
+use std::time::Duration;
+
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use super::verdict::Verdict;
+use crate::model::message::Outcome;
+use crate::model::names::DestinationName;
+
+const ATTEMPTS: &str = "forebay_publish_attempts_total";
+const SECONDS: &str = "forebay_publish_seconds";
+const DENIED: &str = "forebay_publish_denied_total";
+const IN_FLIGHT: &str = "forebay_publish_in_flight";
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    describe_counter!(ATTEMPTS, "Publish attempts, by destination and outcome");
+    describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time of a publish attempt from call to verdict");
+    describe_counter!(DENIED, "Publish attempts that the guard against forged destinations refused");
+    describe_gauge!(IN_FLIGHT, "Messages between claim and outcome");
+}
+
+/// Messages between claim and outcome.
+pub(super) fn in_flight() -> Gauge {
+    gauge!(IN_FLIGHT)
+}
+
+/// What is counted about one destination; looked up once, because it is used for every message.
+pub(super) struct DestinationMetrics {
+    published: Counter,
+    retriable: Counter,
+    permanent: Counter,
+    unknown: Counter,
+    denied: Counter,
+    seconds: Histogram,
+}
+
+impl DestinationMetrics {
+    /// For the destination of this name.
+    pub(super) fn new(name: &DestinationName) -> Self {
+        let destination = || name.to_string();
+        let attempts = |outcome: &'static str| counter!(ATTEMPTS, "destination" => destination(), "outcome" => outcome);
+        Self {
+            published: attempts("published"),
+            retriable: attempts("retriable"),
+            permanent: attempts("permanent"),
+            unknown: attempts("unknown"),
+            denied: counter!(DENIED, "destination" => destination()),
+            seconds: histogram!(SECONDS, "destination" => destination()),
+        }
+    }
+
+    /// An attempt ended.
+    pub(super) fn attempted(&self, verdict: &Verdict, took: Duration) {
+        let outcome = match verdict.outcome {
+            Outcome::Published => &self.published,
+            Outcome::Retriable { .. } => &self.retriable,
+            Outcome::Permanent => &self.permanent,
+            Outcome::Unknown => &self.unknown,
+        };
+        outcome.increment(1);
+        if verdict.denied {
+            self.denied.increment(1);
+        }
+        self.seconds.record(took.as_secs_f64());
+    }
+}

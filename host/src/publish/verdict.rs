@@ -1,0 +1,165 @@
+//! What an attempt came to: from an answer, or from the lack of one, to an [`Outcome`]. Decisions only; nothing is sent here.
+//!
+//! | what happened                                    | outcome     | the destination's fault |
+//! |--------------------------------------------------|-------------|-------------------------|
+//! | 2xx                                              | published   | no                      |
+//! | 408, 429                                         | retriable   | no                      |
+//! | 5xx                                              | retriable   | yes                     |
+//! | any other answer, redirects among them           | permanent   | no                      |
+//! | no connection: refused, no such name, no TLS     | retriable   | yes                     |
+//! | the guard denied the address                     | permanent   | no                      |
+//! | no answer after the request went out             | unknown     | yes                     |
+//! | the message cannot be a request                  | permanent   | no                      |
+//!
+//! The status line decides. A body that drips, breaks off or has no end changes nothing about what the receiver has said.
+
+use std::time::Duration;
+
+use http::header::{HeaderMap, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use jiff::fmt::rfc2822;
+
+use super::connect::ConnectError;
+use super::request::Unsendable;
+use crate::model::failure;
+use crate::model::message::Outcome;
+use crate::model::time::Timestamp;
+
+/// What an attempt came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// What it says about the message.
+    pub(super) outcome: Outcome,
+    /// The destination's status, if it gave one.
+    pub(super) status: Option<u16>,
+    /// What went wrong, for people; no payload, no secret, no query string.
+    pub(super) error: Option<String>,
+    /// How long the destination wishes to be left alone, by all messages.
+    pub(super) lane_delay: Option<Duration>,
+    /// Whether the destination was at fault, and not the message.
+    pub(super) destination_failed: bool,
+    /// Whether the guard refused the address.
+    pub(super) denied: bool,
+}
+
+impl Verdict {
+    /// The destination answered with `status`.
+    pub(super) fn answered(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Self {
+        let class = Answer::of(status);
+        let retry_after = match class {
+            Answer::Throttled | Answer::Unavailable => {
+                headers.get(RETRY_AFTER).and_then(|value| retry_after(value, now)).filter(|wish| !wish.is_zero())
+            }
+            Answer::Success | Answer::Redirect | Answer::TimedOut | Answer::Failed | Answer::Refused => None,
+        };
+        let outcome = match class {
+            Answer::Success => Outcome::Published,
+            Answer::Redirect | Answer::Refused => Outcome::Permanent,
+            Answer::TimedOut | Answer::Throttled | Answer::Unavailable | Answer::Failed => {
+                Outcome::Retriable { retry_after }
+            }
+        };
+        let error = match class {
+            Answer::Success => None,
+            Answer::Redirect => Some(format!("it answered {}: redirects are not followed", status.as_u16())),
+            Answer::TimedOut | Answer::Throttled | Answer::Unavailable | Answer::Failed | Answer::Refused => {
+                Some(format!("it answered {}", status.as_u16()))
+            }
+        };
+        Self {
+            outcome,
+            status: Some(status.as_u16()),
+            error,
+            lane_delay: retry_after,
+            destination_failed: matches!(class, Answer::Unavailable | Answer::Failed),
+            denied: false,
+        }
+    }
+
+    /// There was no connection.
+    pub(super) fn not_connected(error: &ConnectError) -> Self {
+        match error {
+            ConnectError::Denied(_) => Self { denied: true, ..Self::failed(Outcome::Permanent, error.to_string()) },
+            ConnectError::Host(_) => Self::failed(Outcome::Permanent, error.to_string()),
+            ConnectError::Lookup(_)
+            | ConnectError::NoAddress
+            | ConnectError::Dial(_)
+            | ConnectError::Tls(_)
+            | ConnectError::TimedOut => Self::not_sent(error.to_string()),
+        }
+    }
+
+    /// Nothing reached the destination, and that was its fault.
+    pub(super) fn not_sent(error: impl Into<String>) -> Self {
+        Self { destination_failed: true, ..Self::failed(Outcome::Retriable { retry_after: None }, error) }
+    }
+
+    /// The request went out, at least in part, and no answer came.
+    pub(super) fn unanswered(error: impl Into<String>) -> Self {
+        Self { destination_failed: true, ..Self::failed(Outcome::Unknown, error) }
+    }
+
+    /// The message was not sent, and that was not the destination's fault.
+    pub(super) fn unsendable(error: &Unsendable) -> Self {
+        match error {
+            Unsendable::Message(_) => Self::failed(Outcome::Permanent, error.to_string()),
+            Unsendable::Secret(_) => Self::host_failed(error.to_string()),
+        }
+    }
+
+    /// This host could not do its part; the operator can mend that, so the message waits.
+    pub(super) fn host_failed(error: impl Into<String>) -> Self {
+        Self::failed(Outcome::Retriable { retry_after: None }, error)
+    }
+
+    fn failed(outcome: Outcome, error: impl Into<String>) -> Self {
+        let error = Some(failure::cut(error.into()));
+        Self { outcome, status: None, error, lane_delay: None, destination_failed: false, denied: false }
+    }
+}
+
+/// Answers, divided by what follows from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Success,
+    Redirect,
+    /// 408.
+    TimedOut,
+    /// 429.
+    Throttled,
+    /// 503.
+    Unavailable,
+    /// Any other 5xx.
+    Failed,
+    /// Anything else.
+    Refused,
+}
+
+impl Answer {
+    fn of(status: StatusCode) -> Self {
+        match status.as_u16() {
+            200..=299 => Answer::Success,
+            300..=399 => Answer::Redirect,
+            408 => Answer::TimedOut,
+            429 => Answer::Throttled,
+            503 => Answer::Unavailable,
+            500..=599 => Answer::Failed,
+            // 410 among them, and what HTTP does not define.
+            _ => Answer::Refused,
+        }
+    }
+}
+
+/// `Retry-After`: whole seconds, or an HTTP date in its one current form (RFC 9110, 10.2.3). Nonsense is no wish. The
+/// caller bounds it.
+fn retry_after(value: &HeaderValue, now: Timestamp) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(text.parse().map_or(Duration::MAX, Duration::from_secs));
+    }
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Timestamp::from_millis(date.as_millisecond()).since(now))
+}
+
+#[cfg(test)]
+mod tests;
