@@ -129,11 +129,21 @@ async fn drain(mut body: Incoming, bytes_max: usize, deadline: Instant) {
 
 /// The first cause of this type.
 fn cause<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
+    causes(error).find_map(|error| error.downcast_ref())
 }
 
 fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
-    std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error)
+    causes(error).last().unwrap_or(error)
+}
+
+/// The error, its cause, the cause's cause, and so on.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
 }
 
 #[cfg(test)]

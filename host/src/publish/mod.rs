@@ -24,6 +24,9 @@ mod guard;
 
 mod metrics;
 
+#[cfg(test)]
+mod sink;
+
 pub use metrics::describe;
 
 use std::collections::{HashMap, VecDeque};

@@ -37,3 +37,39 @@ fn key(secret: &Secret) -> Result<Vec<u8>, BadSecret> {
         STANDARD_PAD_INDIFFERENT.decode(text.strip_prefix(SECRET_PREFIX).unwrap_or(text)).map_err(|_| BadSecret)?;
     if key.is_empty() { Err(BadSecret) } else { Ok(key) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // From the reference implementation's own tests: standard-webhooks, libraries/rust/src/lib.rs.
+    const SECRET: &[u8] = b"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+    const ID: &str = "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk";
+    const SECONDS: i64 = 1_649_367_553;
+    const BODY: &[u8] = br#"{"email":"test@example.com","username":"test_user"}"#;
+    const SIGNATURE: &str = "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw=";
+
+    #[test]
+    fn a_published_vector_is_signed_as_published() {
+        let secret = Secret::new(SECRET);
+        assert_eq!(sign(&[secret], ID, SECONDS, BODY).unwrap(), SIGNATURE);
+    }
+
+    #[test]
+    fn every_valid_secret_signs_and_the_prefix_makes_no_difference() {
+        let secrets =
+            [Secret::new(SECRET), Secret::new(&SECRET[SECRET_PREFIX.len()..]), Secret::new(*b"whsec_b3RoZXI=")];
+        let value = sign(&secrets, ID, SECONDS, BODY).unwrap();
+        let signatures: Vec<&str> = value.to_str().unwrap().split(' ').collect();
+        assert_eq!(signatures[..2], [SIGNATURE, SIGNATURE]);
+        assert!(signatures[2].starts_with("v1,") && signatures[2] != SIGNATURE);
+        assert_eq!(signatures.len(), 3);
+    }
+
+    #[test]
+    fn a_secret_that_is_no_key_signs_nothing() {
+        for wrong in ["whsec_", "", "whsec_*", "not base64"] {
+            assert_eq!(sign(&[Secret::new(wrong.as_bytes())], ID, SECONDS, BODY), Err(BadSecret), "{wrong:?}");
+        }
+    }
+}
