@@ -1,10 +1,17 @@
-//! The claim: one compare-and-swap decides who owns a WorkItem. Its renewal, and the loading of its input.
+//! What schedulers and executors ask for: claims, renewals, and the Events that are the input. How a claim is decided is in
+//! `claiming`.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use sqlx::sqlite::SqliteRow;
+
+use super::statement::Statement;
+use super::stored::Columns;
+use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::event::Event;
-use crate::model::ids::{EventId, LeaseToken, WorkItemId};
+use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
@@ -49,25 +56,69 @@ impl Store {
     /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones by lane ordinal, `run_after`,
     /// creation and id. Delayed rows whose time has come are made ready first, a bounded number each time.
     pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, StoreError> {
-        let _ = request;
-        todo!()
+        self.writer.control(|reply| Control::Claim(request, reply)).await
     }
 
     /// Extends leases. Returns the rows that are still the caller's; it must stop working on the others.
     pub async fn renew(&self, renewal: Renewal) -> Result<Vec<WorkItemId>, StoreError> {
-        let _ = renewal;
-        todo!()
+        self.writer.control(|reply| Control::Renew(renewal, reply)).await
     }
 
     /// Loads Events by id, in the order asked for.
     pub async fn load_events(&self, ids: &[EventId]) -> Result<Vec<Event>, StoreError> {
-        let _ = ids;
-        todo!()
+        let mut reader = self.readers().acquire().await?;
+        let found = EVENTS
+            .fetch(
+                &mut reader,
+                ids.to_vec(),
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                event,
+            )
+            .await?;
+        let mut found: HashMap<EventId, Event> = found.into_iter().map(|event| (event.id, event)).collect();
+        Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
     /// When the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that runs out).
     pub async fn next_claimable_at(&self, pack: &PackName) -> Result<Option<Timestamp>, StoreError> {
-        let _ = pack;
-        todo!()
+        let next: Option<i64> =
+            sqlx::query_scalar(NEXT_CLAIMABLE).bind(pack.as_str()).fetch_one(&self.readers()).await?;
+        Ok(next.map(Timestamp::from_millis))
     }
+}
+
+pub(super) static EVENTS: Statement = Statement::new(
+    "WITH wanted (id) AS (",
+    1,
+    ") SELECT event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
+     event.delivery_key, event.payload_digest, receipt.content_type, receipt.headers, event.body, receipt.received_at \
+     FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
+);
+
+/// The earliest turn among a pack's delayed (2) and processing (3) rows: one index seek for each generation, work type
+/// and state that the counters know.
+const NEXT_CLAIMABLE: &str = "\
+    SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
+    AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
+    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3))) \
+    FROM work_item_counter AS counter WHERE counter.pack = ? AND counter.state IN (2, 3) AND counter.count > 0";
+
+pub(super) fn event(row: &SqliteRow) -> Result<Event, sqlx::Error> {
+    Ok(Event {
+        id: EventId::from_bytes(row.bytes_16(0)?),
+        receipt_id: ReceiptId::from_bytes(row.bytes_16(1)?),
+        namespace: row.name(2)?,
+        pack: row.name(3)?,
+        generation: GenerationNumber(row.unsigned_32(4)?),
+        route: row.name(5)?,
+        source_key: row.value(6)?,
+        delivery_key: row.value(7)?,
+        payload_digest: row.digest(8)?,
+        content_type: row.value(9)?,
+        headers: row.headers(10)?,
+        body: row.blob(11)?,
+        received_at: row.time(12)?,
+    })
 }

@@ -1,4 +1,4 @@
-//! Materialization: receipt, Events, lanes and WorkItems in one transaction.
+//! What is delivered, and what a delivery comes to. How it becomes durable is in `materialize`.
 
 use bytes::Bytes;
 
@@ -75,7 +75,13 @@ pub enum Enqueued {
 impl Store {
     /// Makes a delivery durable. Never waits for a place in the queue: a full one is [`StoreError::Busy`].
     pub async fn enqueue(&self, delivery: Delivery) -> Result<Enqueued, StoreError> {
-        let _ = delivery;
-        todo!()
+        self.writer.enqueue(delivery).await
+    }
+}
+
+impl Delivery {
+    /// What it takes up while it waits for the writer.
+    pub(super) fn bytes(&self) -> usize {
+        self.events.iter().map(|event| event.body.len()).sum()
     }
 }

@@ -23,3 +23,21 @@ pub enum StoreError {
     #[error("{0}")]
     Unusable(String),
 }
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::PoolTimedOut => StoreError::Busy { queue: "readers" },
+            sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => StoreError::Unusable(format!(
+                "the store holds a row that it cannot read ({error}): restore it from a backup"
+            )),
+            error => StoreError::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        StoreError::Unavailable(error.to_string())
+    }
+}

@@ -1,5 +1,6 @@
-//! Finalization: what an execution came to, its lane's promotion and the messages it emitted, in one transaction.
+//! What an execution came to. How it becomes durable is in `finalize`.
 
+use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::failure::Failure;
 use crate::model::ids::{LeaseToken, WorkItemId};
@@ -62,16 +63,25 @@ pub enum Finished {
     LeaseLost,
 }
 
+impl Finish {
+    /// The bodies that it brings.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.disposition {
+            Disposition::Done { messages, .. } => messages.iter().map(|message| message.body.len()).sum(),
+            Disposition::Retry { .. } | Disposition::Dead { .. } | Disposition::Release => 0,
+        }
+    }
+}
+
 impl Store {
     /// Finalizes one execution; many that arrive together share a transaction.
     pub async fn finish(&self, finish: Finish) -> Result<Finished, StoreError> {
-        let _ = finish;
-        todo!()
+        self.writer.control(|reply| Control::Finish(finish, reply)).await
     }
 
     /// Lets a lane go on that a dead head holds (failed-head policy `block`). Returns whether it did.
     pub async fn skip_dead(&self, id: WorkItemId, now: Timestamp) -> Result<bool, StoreError> {
-        let _ = (id, now);
-        todo!()
+        let _ = now;
+        self.writer.control(|reply| Control::SkipDead(id, reply)).await
     }
 }

@@ -1,20 +1,34 @@
 //! What operators look at: events, work items and messages, one by one and page by page.
+//!
+//! How pages are read is in `listing`.
 
+use sqlx::sqlite::SqliteRow;
+
+use super::claim::{EVENTS, event};
+use super::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
+use super::stored::{Columns, Values};
 use super::{Store, StoreError};
 use crate::model::event::Event;
 use crate::model::failure::Failure;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace, PackName, RouteName};
+use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+
+/// The most rows of a page.
+pub const PAGE_ROWS_MAX: u32 = 1_000;
+
+/// The messages of one event that its detail shows; `list_messages` has them all.
+const EVENT_MESSAGES_MAX: u32 = PAGE_ROWS_MAX;
 
 /// One page of a listing, newest first.
 #[derive(Debug, Clone)]
 pub struct PageRequest<Id> {
     /// Only what comes after this one in the listing.
     pub after: Option<Id>,
-    /// At most so many, 1 to 1,000.
+    /// At most so many, 1 to [`PAGE_ROWS_MAX`].
     pub limit: u32,
 }
 
@@ -72,7 +86,7 @@ pub struct EventDetail {
     pub event: Event,
     /// Its WorkItems.
     pub work_items: Vec<WorkItemDetail>,
-    /// What its flows emitted.
+    /// What its flows emitted, in order; the first 1,000.
     pub messages: Vec<MessageSummary>,
 }
 
@@ -90,7 +104,7 @@ pub struct WorkItemDetail {
     /// The pack.
     pub pack: PackName,
     /// The generation it runs on.
-    pub generation: crate::model::pack::GenerationNumber,
+    pub generation: GenerationNumber,
     /// Its state.
     pub state: WorkState,
     /// How often it was claimed.
@@ -155,41 +169,112 @@ pub struct MessageDetail {
 }
 
 impl Store {
-    /// Lists events, newest first.
-    pub async fn list_events(
-        &self,
-        filter: &EventFilter,
-        page: PageRequest<EventId>,
-    ) -> Result<Page<EventSummary, EventId>, StoreError> {
-        let _ = (filter, page);
-        todo!()
-    }
-
     /// One event.
     pub async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        let _ = id;
-        todo!()
+        let mut reader = self.readers().acquire().await?;
+        let bind = |values: &mut Values, id: EventId| {
+            values.id(id.as_bytes());
+        };
+        let Some(event) = EVENTS.fetch(&mut reader, vec![id], bind, event).await?.pop() else { return Ok(None) };
+        // Messages are stored together with the end of their execution: read after it, they are complete.
+        let work_items = sqlx::query(WORK_ITEMS_OF_EVENT).bind(id.as_bytes().as_slice()).fetch_all(&mut *reader).await?;
+        let messages = sqlx::query(MESSAGES_OF_EVENT)
+            .bind(id.as_bytes().as_slice())
+            .bind(EVENT_MESSAGES_MAX)
+            .fetch_all(&mut *reader)
+            .await?;
+        let work_items = work_items.iter().map(work_item).collect::<Result<_, _>>()?;
+        let messages = messages.iter().map(summary).collect::<Result<_, _>>()?;
+        Ok(Some(EventDetail { event, work_items, messages }))
     }
 
     /// One WorkItem.
     pub async fn work_item(&self, id: WorkItemId) -> Result<Option<WorkItemDetail>, StoreError> {
-        let _ = id;
-        todo!()
-    }
-
-    /// Lists messages, newest first.
-    pub async fn list_messages(
-        &self,
-        filter: &MessageFilter,
-        page: PageRequest<MessageId>,
-    ) -> Result<Page<MessageSummary, MessageId>, StoreError> {
-        let _ = (filter, page);
-        todo!()
+        let row = sqlx::query(WORK_ITEM).bind(id.as_bytes().as_slice()).fetch_optional(&self.readers()).await?;
+        Ok(row.as_ref().map(work_item).transpose()?)
     }
 
     /// One message.
     pub async fn message(&self, id: MessageId) -> Result<Option<MessageDetail>, StoreError> {
-        let _ = id;
-        todo!()
+        let row = sqlx::query(MESSAGE).bind(id.as_bytes().as_slice()).fetch_optional(&self.readers()).await?;
+        Ok(row.as_ref().map(message).transpose()?)
     }
+}
+
+macro_rules! work_item_query {
+    ($predicate:literal) => {
+        concat!(
+            "SELECT work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, work_item.pack, \
+             work_item.generation, work_item.state, work_item.attempt, work_item.failures, work_item.run_after, \
+             work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
+             work_item.created_at, work_item.finished_at, event.source_key \
+             FROM ",
+            $predicate
+        )
+    };
+}
+
+/// An Event's WorkItems are a range of ordinals.
+const WORK_ITEMS_OF_EVENT: &str = work_item_query!(
+    "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
+     WHERE event.id = ?"
+);
+
+const WORK_ITEM: &str =
+    work_item_query!("work_item CROSS JOIN event ON event.ordinal = work_item.ordinal >> 4 WHERE work_item.id = ?");
+
+const MESSAGES_OF_EVENT: &str = concat!(
+    "SELECT ",
+    entry_columns!(),
+    ", message.created_at, message.finished_at FROM message WHERE event_id = ? ORDER BY ordinal LIMIT ?"
+);
+
+const MESSAGE: &str = concat!(
+    "SELECT ",
+    entry_columns!(),
+    ", message.created_at, message.finished_at, message.admitted_at, message.status, message.error, message.id, \
+     payload.idempotency_key, payload.content_type, payload.headers, payload.body FROM message \
+     CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal WHERE message.id = ?"
+);
+
+fn work_item(row: &SqliteRow) -> Result<WorkItemDetail, sqlx::Error> {
+    let state = row.work_state(6)?;
+    Ok(WorkItemDetail {
+        id: WorkItemId::from_bytes(row.bytes_16(0)?),
+        event_id: EventId::from_bytes(row.bytes_16(1)?),
+        work_type: row.work_type(2)?,
+        namespace: row.name(3)?,
+        pack: row.name(4)?,
+        generation: GenerationNumber(row.unsigned_32(5)?),
+        state,
+        attempt: row.unsigned_32(7)?,
+        failures: row.unsigned_32(8)?,
+        run_after: row.time(9)?,
+        lease_until: (state == WorkState::Processing).then(|| row.time(10)).transpose()?,
+        note: row.value(11)?,
+        ignored: row.value(12)?,
+        failure: row.optional_failure(13, 14)?,
+        created_at: row.time(15)?,
+        finished_at: row.optional_time(16)?,
+        source_key: row.value(17)?,
+    })
+}
+
+/// Reads a row that begins with the columns of an entry, its creation and its end.
+pub(super) fn summary(row: &SqliteRow) -> Result<MessageSummary, sqlx::Error> {
+    Ok(MessageSummary {
+        entry: entry(row)?,
+        created_at: row.time(ENTRY_COLUMNS)?,
+        finished_at: row.optional_time(ENTRY_COLUMNS + 1)?,
+    })
+}
+
+fn message(row: &SqliteRow) -> Result<MessageDetail, sqlx::Error> {
+    Ok(MessageDetail {
+        summary: summary(row)?,
+        admitted_at: row.optional_time(ENTRY_COLUMNS + 2)?,
+        status: row.value(ENTRY_COLUMNS + 3)?,
+        error: row.value(ENTRY_COLUMNS + 4)?,
+        payload: payload(row, ENTRY_COLUMNS + 5)?,
+    })
 }

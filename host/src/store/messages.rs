@@ -4,10 +4,15 @@
 //! sequence order. Cancel and reschedule take a new `seq`, and so appear in the feed again.
 
 use bytes::Bytes;
+use sqlx::sqlite::SqliteRow;
 
+use super::statement::Statement;
+use super::stored::{Columns, Values};
+use super::transitions::{Cancel, Owned, Reschedule};
+use super::writer::Control;
 use super::{ShardId, ShardLease, Store, StoreError};
 use crate::model::event::Header;
-use crate::model::ids::MessageId;
+use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 
@@ -100,20 +105,30 @@ impl Store {
         nonterminal_only: bool,
         rows_max: u32,
     ) -> Result<Vec<MessageEntry>, StoreError> {
-        let _ = (shard, after, nonterminal_only, rows_max);
-        todo!()
+        let text = if nonterminal_only { FEED_OPEN } else { FEED };
+        let rows = sqlx::query(text)
+            .bind(shard.0)
+            .bind(i64::try_from(after).unwrap_or(i64::MAX))
+            .bind(rows_max)
+            .fetch_all(&self.readers())
+            .await?;
+        entries(&rows)
     }
 
     /// The last sequence number that a shard has handed out.
     pub async fn feed_end(&self, shard: ShardId) -> Result<u64, StoreError> {
-        let _ = shard;
-        todo!()
+        let last: Option<i64> = sqlx::query_scalar("SELECT last_seq FROM shard WHERE id = ?")
+            .bind(shard.0)
+            .fetch_optional(&self.readers())
+            .await?;
+        let last = last.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
+        Ok(u64::try_from(last).unwrap_or(0))
     }
 
     /// The current entries of these messages; those that do not exist are left out.
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
-        let _ = ids;
-        todo!()
+        let mut reader = self.readers().acquire().await?;
+        Ok(ENTRIES.fetch(&mut reader, ids.to_vec(), bind_id, entry).await?)
     }
 
     /// Entries that stand in `publishing` with no outcome, by id, behind `after`: what a dead owner left.
@@ -123,8 +138,13 @@ impl Store {
         after: Option<MessageId>,
         rows_max: u32,
     ) -> Result<Vec<MessageEntry>, StoreError> {
-        let _ = (shard, after, rows_max);
-        todo!()
+        let rows = sqlx::query(PUBLISHING)
+            .bind(shard.0)
+            .bind(after.as_ref().map_or(&[][..], |id| id.as_bytes()))
+            .bind(rows_max)
+            .fetch_all(&self.readers())
+            .await?;
+        entries(&rows)
     }
 
     /// Publish Admission: durable, fenced by the shard's owner epoch. One answer a request, in order.
@@ -134,14 +154,15 @@ impl Store {
         requests: Vec<AdmissionRequest>,
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
-        let _ = (lease, requests, now);
-        todo!()
+        let request = Owned { lease, items: requests, now };
+        self.writer.control(|reply| Control::Admit(request, reply)).await
     }
 
     /// Bodies of admitted messages; those that do not exist are left out.
     pub async fn payloads(&self, ids: &[MessageId]) -> Result<Vec<Payload>, StoreError> {
-        let _ = ids;
-        todo!()
+        let mut reader = self.readers().acquire().await?;
+        let payload = |row: &SqliteRow| payload(row, 0);
+        Ok(PAYLOADS.fetch(&mut reader, ids.to_vec(), bind_id, payload).await?)
     }
 
     /// Publish Outcome: durable, fenced by the shard's owner epoch and the attempt. `true` where it counted, in order.
@@ -151,8 +172,8 @@ impl Store {
         outcomes: Vec<OutcomeRecord>,
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let _ = (lease, outcomes, now);
-        todo!()
+        let request = Owned { lease, items: outcomes, now };
+        self.writer.control(|reply| Control::Record(request, reply)).await
     }
 
     /// Ends messages whose time is over and that are not being published. `true` where it did, in order.
@@ -162,19 +183,93 @@ impl Store {
         requests: Vec<AdmissionRequest>,
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let _ = (lease, requests, now);
-        todo!()
+        let request = Owned { lease, items: requests, now };
+        self.writer.control(|reply| Control::Expire(request, reply)).await
     }
 
     /// Cancels a message unless Publish Admission came first.
     pub async fn cancel(&self, id: MessageId, now: Timestamp) -> Result<Cancelled, StoreError> {
-        let _ = (id, now);
-        todo!()
+        self.writer.control(|reply| Control::Cancel(Cancel { id, now }, reply)).await
     }
 
     /// Moves a message to another time unless Publish Admission came first.
     pub async fn reschedule(&self, id: MessageId, due_at: Timestamp, now: Timestamp) -> Result<Rescheduled, StoreError> {
-        let _ = (id, due_at, now);
-        todo!()
+        let _ = now;
+        self.writer.control(|reply| Control::Reschedule(Reschedule { id, due_at }, reply)).await
     }
+}
+
+/// The columns of a [`MessageEntry`], in the order in which [`entry`] reads them.
+macro_rules! entry_columns {
+    () => {
+        "message.id, message.seq, message.event_id, message.work_item_id, message.namespace, message.destination, \
+         message.state, message.generation, message.attempt, message.due_at, message.eligible_at, message.expire_at, \
+         message.bytes"
+    };
+}
+pub(super) use entry_columns;
+
+/// How many columns that are.
+pub(super) const ENTRY_COLUMNS: usize = 13;
+
+const FEED: &str =
+    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?");
+
+/// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
+const FEED_OPEN: &str =
+    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?");
+
+const PUBLISHING: &str =
+    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?");
+
+static ENTRIES: Statement = Statement::new(
+    "WITH wanted (id) AS (",
+    1,
+    concat!(") SELECT ", entry_columns!(), " FROM wanted CROSS JOIN message ON message.id = wanted.id"),
+);
+
+static PAYLOADS: Statement = Statement::new(
+    "WITH wanted (id) AS (",
+    1,
+    ") SELECT message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body \
+     FROM wanted CROSS JOIN message ON message.id = wanted.id \
+     CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",
+);
+
+fn bind_id(values: &mut Values, id: MessageId) {
+    values.id(id.as_bytes());
+}
+
+fn entries(rows: &[SqliteRow]) -> Result<Vec<MessageEntry>, StoreError> {
+    Ok(rows.iter().map(entry).collect::<Result<_, sqlx::Error>>()?)
+}
+
+/// Reads a row that begins with [`entry_columns`].
+pub(super) fn entry(row: &SqliteRow) -> Result<MessageEntry, sqlx::Error> {
+    Ok(MessageEntry {
+        id: MessageId::from_bytes(row.bytes_16(0)?),
+        seq: row.unsigned(1)?,
+        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        work_item_id: WorkItemId::from_bytes(row.bytes_16(3)?),
+        namespace: row.name(4)?,
+        destination: row.name(5)?,
+        state: row.message_state(6)?,
+        generation: row.unsigned_32(7)?,
+        attempt: row.unsigned_32(8)?,
+        due_at: row.time(9)?,
+        eligible_at: row.time(10)?,
+        expire_at: row.optional_time(11)?,
+        bytes: row.unsigned_32(12)?,
+    })
+}
+
+/// Reads id, idempotency key, content type, headers and body from column `first` on.
+pub(super) fn payload(row: &SqliteRow, first: usize) -> Result<Payload, sqlx::Error> {
+    Ok(Payload {
+        id: MessageId::from_bytes(row.bytes_16(first)?),
+        idempotency_key: row.value(first + 1)?,
+        content_type: row.value(first + 2)?,
+        headers: row.headers(first + 3)?,
+        body: row.blob(first + 4)?,
+    })
 }

@@ -18,18 +18,40 @@ mod finish;
 mod inspect;
 mod messages;
 mod packs;
-mod schema;
 mod shards;
 mod stats;
+
+mod checkpoint;
+mod file;
+mod group;
+mod readers;
+mod schema;
+mod writer;
+
+mod claiming;
+mod finalize;
+mod lane;
+mod listing;
+mod materialize;
+mod outbox;
+mod transitions;
+
+mod statement;
+mod stored;
+mod unit;
+
+#[cfg(test)]
+mod tests;
 
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use finish::{Disposition, Finish, Finished};
 pub use inspect::{
-    EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, Page, PageRequest,
+    EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest,
     WorkItemDetail,
 };
+pub use listing::SCAN_ROWS_MAX;
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
 pub use packs::{Generation, Installed};
 pub use schema::{MigrationReport, migrate};
@@ -37,10 +59,15 @@ pub use shards::{ShardId, ShardLease};
 pub use stats::Stats;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::SqlitePool;
 use tokio::sync::watch;
 
+use self::readers::Readers;
+use self::schema::Directory;
+use self::writer::{Control, Writer};
 use crate::env::Env;
 
 /// Where the store is and how much it may take on.
@@ -60,10 +87,13 @@ pub struct StoreOptions {
     pub read_timeout: Duration,
 }
 
-/// A handle to the store; clones share it.
+/// A handle to the store; clones share it. When the last one is dropped, what is queued is still done, and the store
+/// closes.
 #[derive(Clone)]
 pub struct Store {
-    env: Env,
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    shards: u16,
 }
 
 impl Store {
@@ -72,28 +102,44 @@ impl Store {
     /// Fails, and changes nothing, if another process has it open, if its schema is newer than this binary, if the file
     /// is not a healthy database, or if `shards` differs from what it was created with.
     pub async fn open(options: StoreOptions, env: Env) -> Result<Self, StoreError> {
-        let _ = options;
-        Ok(Self { env })
+        let StoreOptions { data, shards, queue_requests_max, queue_bytes_max, readers, read_timeout } = options;
+        let directory = Directory::lock(&data)?;
+        let connection = schema::open(&directory, shards).await?;
+        let readers = Arc::new(Readers::new(directory.database(), readers, read_timeout)?);
+        let writer = Writer::start(
+            directory,
+            connection,
+            Arc::clone(&readers),
+            queue_requests_max,
+            queue_bytes_max,
+            env,
+        );
+        Ok(Self { writer: Arc::new(writer.await?), readers, shards })
     }
 
     /// Changes after every commit that made work claimable: a hint to look, not a promise to find.
     pub fn subscribe_work(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.writer.work.subscribe()
     }
 
     /// Changes after every commit that added to a shard's feed: a hint to look, not a promise to find.
     pub fn subscribe_feed(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.writer.feed.subscribe()
     }
 
     /// Whether the database answers: reads through the pool and asks the writer.
     pub async fn probe(&self) -> Result<(), StoreError> {
-        todo!()
+        sqlx::query("SELECT 1 FROM shard LIMIT 1").execute(&self.readers()).await?;
+        self.writer.control(|reply| Control::Probe((), reply)).await
     }
 
     /// Finishes what is queued, folds the write-ahead log into the database, and closes. Later calls fail.
     pub async fn close(&self) {
-        let _ = &self.env;
-        todo!()
+        // An error says that it is closed already.
+        let _ = self.writer.control(Control::Close).await;
+    }
+
+    fn readers(&self) -> SqlitePool {
+        self.readers.pool()
     }
 }

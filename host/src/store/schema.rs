@@ -1,8 +1,41 @@
-//! The schema: its version, and how it is brought up to date.
+//! The files of the store: the directory's lock, the connections' settings, and the schema's version.
 
-use std::path::Path;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection};
 
 use super::StoreError;
+
+/// The database, in the data directory.
+const DATABASE_FILE: &str = "forebay.sqlite";
+
+/// The lock, in the data directory. A file of its own: closing any handle to the database file would drop SQLite's locks.
+const LOCK_FILE: &str = "forebay.lock";
+
+/// What the first migration writes into the file's header: "Fbay".
+const APPLICATION_ID: i64 = 0x4662_6179;
+
+/// The largest database that is checked whole when it is opened: reading it takes well under a second.
+const QUICK_CHECK_BYTES_MAX: i64 = 64 * 1024 * 1024;
+
+/// How long the writer waits when another program holds the database. Long enough for a backup to finish a step, short
+/// enough to tell callers soon.
+const WRITER_BUSY_MAX: Duration = Duration::from_secs(1);
+
+/// How long a reader waits: WAL readers wait for next to nothing.
+const READER_BUSY_MAX: Duration = Duration::from_secs(1);
+
+/// Prepared statements kept a connection: more than there are texts.
+const STATEMENTS_MAX: usize = 512;
+
+/// Rows that the driver's thread may be ahead of us: a whole claim or feed page without waiting for one another.
+const ROW_BUFFER: usize = 1_024;
+
+static MIGRATOR: Migrator = sqlx::migrate!("../migrations/sqlite");
 
 /// What [`migrate`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +53,207 @@ pub struct MigrationReport {
 /// Fails, and changes nothing, if another process has it open, if its schema is newer than this binary, or if the file
 /// is not a healthy database of Forebay's.
 pub async fn migrate(data: &Path) -> Result<MigrationReport, StoreError> {
-    let _ = data;
-    todo!()
+    let directory = Directory::lock(data)?;
+    let mut connection = directory.create().await?;
+    let report = bring_up_to_date(&mut connection, &directory.database()).await?;
+    connection.close().await?;
+    Ok(report)
+}
+
+/// A data directory that this process alone may use, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    pub(super) fn lock(path: &Path) -> Result<Self, StoreError> {
+        let unusable = |error: std::io::Error| {
+            StoreError::Unusable(format!("the data directory {} cannot be used: {error}", path.display()))
+        };
+        std::fs::create_dir_all(path).map_err(unusable)?;
+        let file = path.join(LOCK_FILE);
+        let lock = File::options().create(true).truncate(false).write(true).open(&file).map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Unusable(format!(
+                "another process uses the data directory {}: stop it first, or choose another directory",
+                path.display()
+            ))),
+            Err(TryLockError::Error(error)) => Err(unusable(error)),
+        }
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE_FILE)
+    }
+
+    /// Connects to the database, and creates an empty one if there is none.
+    async fn create(&self) -> Result<SqliteConnection, StoreError> {
+        let path = self.database();
+        let connected = writer_options(&path).create_if_missing(true).connect().await;
+        connected.map_err(|error| unhealthy(&path, &error))
+    }
+}
+
+/// Opens or creates the database for the writer, up to date and with `shards` shards.
+pub(super) async fn open(directory: &Directory, shards: u16) -> Result<SqliteConnection, StoreError> {
+    let mut connection = directory.create().await?;
+    bring_up_to_date(&mut connection, &directory.database()).await?;
+    settle_shards(&mut connection, shards).await?;
+    Ok(connection)
+}
+
+/// Connects the writer again, to a database that is as this process left it or, at least, one of the same schema.
+pub(super) async fn reconnect(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
+    let mut connection = writer_options(path).create_if_missing(false).connect().await?;
+    let version = version(&mut connection).await?;
+    if version == Version::Of(latest()) {
+        return Ok(connection);
+    }
+    Err(sqlx::Error::Protocol(format!("{} is no longer the store that was opened", path.display())))
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(false)
+        .statement_cache_capacity(STATEMENTS_MAX)
+        .row_buffer_size(ROW_BUFFER)
+        .pragma("temp_store", "MEMORY")
+        .disable_statement_logging()
+}
+
+/// The connection that writes. `synchronous=FULL` makes a commit durable before it is answered. The log is folded into the
+/// database by `checkpoint`, never by a commit.
+fn writer_options(path: &Path) -> SqliteConnectOptions {
+    options(path)
+        .thread_name(|_| "store-writer".to_owned())
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(WRITER_BUSY_MAX)
+        .pragma("wal_autocheckpoint", "0")
+        // 32 MiB: the upper levels of every index, and the pages at their growing ends.
+        .pragma("cache_size", "-32768")
+}
+
+/// The connection that folds the log into the database.
+pub(super) fn checkpoint_options(path: &Path) -> SqliteConnectOptions {
+    writer_options(path).thread_name(|_| "store-checkpoint".to_owned()).pragma("cache_size", "-64")
+}
+
+/// A connection of the reader pool.
+pub(super) fn reader_options(path: &Path) -> SqliteConnectOptions {
+    options(path)
+        .thread_name(|number| format!("store-reader-{number}"))
+        .read_only(true)
+        .busy_timeout(READER_BUSY_MAX)
+        // 4 MiB each.
+        .pragma("cache_size", "-4096")
+}
+
+/// What a database says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// It is empty.
+    New,
+    /// It is one of Forebay's.
+    Of(i64),
+    /// It belongs to another program.
+    Foreign,
+}
+
+/// The newest version that this binary knows.
+fn latest() -> i64 {
+    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+async fn version(connection: &mut SqliteConnection) -> Result<Version, sqlx::Error> {
+    let application: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
+    if application == APPLICATION_ID {
+        let version = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
+        return Ok(Version::Of(sqlx::query_scalar(version).fetch_one(connection).await?));
+    }
+    // The migrator's own table is all that an interrupted creation leaves.
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name <> '_sqlx_migrations' AND tbl_name <> '_sqlx_migrations'";
+    let tables: i64 = sqlx::query_scalar(tables).fetch_one(connection).await?;
+    Ok(if application == 0 && tables == 0 { Version::New } else { Version::Foreign })
+}
+
+async fn bring_up_to_date(connection: &mut SqliteConnection, path: &Path) -> Result<MigrationReport, StoreError> {
+    let damaged = |error: sqlx::Error| unhealthy(path, &error);
+    let from = match version(connection).await.map_err(damaged)? {
+        Version::New => 0,
+        Version::Of(version) => version,
+        Version::Foreign => {
+            return Err(StoreError::Unusable(format!(
+                "{} belongs to another program: move it away, or choose another data directory",
+                path.display()
+            )));
+        }
+    };
+    if from > latest() {
+        return Err(StoreError::Unusable(format!(
+            "the schema of {} has version {from}, and this binary knows versions up to {}: run the newer binary, or \
+             restore a backup that was made before the upgrade",
+            path.display(),
+            latest()
+        )));
+    }
+    quick_check(connection, path).await?;
+    MIGRATOR.run(&mut *connection).await.map_err(|error| unhealthy(path, &error))?;
+    let applied = MIGRATOR.iter().filter(|migration| migration.version > from);
+    Ok(MigrationReport {
+        from,
+        to: latest(),
+        applied: applied.map(|migration| (migration.version, migration.description.to_string())).collect(),
+    })
+}
+
+/// Checks a small database whole. A large one is trusted for what reading its schema says: damage in its pages is found
+/// when they are read.
+async fn quick_check(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let damaged = |error: sqlx::Error| unhealthy(path, &error);
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut *connection).await.map_err(damaged)?;
+    let page: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut *connection).await.map_err(damaged)?;
+    if pages.saturating_mul(page) > QUICK_CHECK_BYTES_MAX {
+        return Ok(());
+    }
+    let found: String =
+        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await.map_err(damaged)?;
+    if found == "ok" { Ok(()) } else { Err(unhealthy(path, &found)) }
+}
+
+async fn settle_shards(connection: &mut SqliteConnection, shards: u16) -> Result<(), StoreError> {
+    if shards == 0 {
+        return Err(StoreError::Unusable("a store needs at least one shard".to_owned()));
+    }
+    let known: i64 = sqlx::query_scalar("SELECT count(*) FROM shard").fetch_one(&mut *connection).await?;
+    if known == 0 {
+        let mut creation = connection.begin().await?;
+        for shard in 0..shards {
+            sqlx::query("INSERT INTO shard (id, last_seq, epoch, lease_until) VALUES (?, 0, 0, 0)")
+                .bind(shard)
+                .execute(&mut *creation)
+                .await?;
+        }
+        creation.commit().await?;
+        return Ok(());
+    }
+    if known == i64::from(shards) {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!(
+        "the store was created with {known} shards, and the configuration says {shards}: the number cannot be changed, set \
+         it to {known}"
+    )))
+}
+
+fn unhealthy(path: &Path, cause: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unusable(format!(
+        "{} is not a healthy Forebay database ({cause}): restore it from a backup, or move it and its `-wal` and `-shm` \
+         files away to begin with an empty store",
+        path.display()
+    ))
 }

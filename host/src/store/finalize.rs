@@ -1,0 +1,300 @@
+//! Finalization: what executions came to, the promotion in their lanes and the messages they emitted, in one transaction.
+//!
+//! Invariant: a row changes only for the caller that holds it. State, token and epoch are compared in memory, where they
+//! decide, and repeated in the statement that writes.
+
+use std::collections::{HashMap, HashSet};
+
+use super::claim::Renewal;
+use super::error::StoreError;
+use super::finish::{Disposition, Finish, Finished};
+use super::lane;
+use super::outbox::{self, Emitted};
+use super::statement::Statement;
+use super::stored::{Columns, Values, work_state_code};
+use super::unit::Unit;
+use crate::model::failure::Failure;
+use crate::model::ids::{EventId, LeaseToken, WorkItemId};
+use crate::model::message::NewMessage;
+use crate::model::names::{Namespace, PackName};
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{WorkState, WorkType};
+
+static LOAD: Statement = Statement::new(
+    "WITH wanted (id) AS (",
+    1,
+    ") SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
+     work_item.pack, work_item.generation, work_item.state, work_item.lane_id, work_item.lane_ordinal, \
+     work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures \
+     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+);
+
+static END: Statement = Statement::new(
+    "UPDATE work_item SET state = ended.column4, turn = ended.column5, lane_id = ended.column6, \
+     run_after = ended.column7, attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, \
+     ignored = ended.column11, note = ended.column12, \
+     failure_class = coalesce(ended.column13, failure_class), \
+     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL FROM (",
+    14,
+    ") AS ended WHERE work_item.ordinal = ended.column1 AND work_item.state = 3 \
+     AND work_item.lease_token = ended.column2 AND work_item.epoch = ended.column3",
+);
+
+static RENEW: Statement = Statement::new(
+    "UPDATE work_item SET turn = renewed.column4 FROM (",
+    4,
+    ") AS renewed WHERE work_item.id = renewed.column1 AND work_item.state = 3 \
+     AND work_item.lease_token = renewed.column2 AND work_item.epoch = renewed.column3 \
+     RETURNING work_item.id, work_item.lease_token, work_item.epoch",
+);
+
+static LEAVE_LANE: Statement = Statement::new(
+    "UPDATE work_item SET lane_id = NULL FROM (",
+    1,
+    ") AS skipped WHERE work_item.ordinal = skipped.column1 AND work_item.state = 5",
+);
+
+/// A WorkItem's row, as far as its end needs it.
+struct Row {
+    ordinal: i64,
+    id: WorkItemId,
+    event_id: EventId,
+    work_type: WorkType,
+    namespace: Namespace,
+    pack: PackName,
+    generation: GenerationNumber,
+    state: WorkState,
+    lane_id: Option<i64>,
+    lane_ordinal: i64,
+    run_after: Timestamp,
+    lease: Option<LeaseToken>,
+    epoch: u32,
+    attempt: u32,
+    failures: u32,
+}
+
+/// What is written into a row whose execution ended.
+struct End {
+    row: Row,
+    state: WorkState,
+    turn: i64,
+    leaves_lane: bool,
+    run_after: Timestamp,
+    attempt: u32,
+    failures: u32,
+    finished_at: Option<Timestamp>,
+    ignored: bool,
+    note: Option<String>,
+    failure: Option<Failure>,
+}
+
+/// Applies finishes in order.
+pub(super) async fn finish(
+    unit: &mut Unit<'_>,
+    finishes: Vec<Finish>,
+) -> Result<Vec<Result<Finished, StoreError>>, sqlx::Error> {
+    if finishes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rows = load(unit, finishes.iter().map(|finish| finish.work_item_id).collect()).await?;
+    let mut answers = Vec::with_capacity(finishes.len());
+    let mut ends = Vec::new();
+    let mut emitted = Vec::new();
+    for finish in finishes {
+        // The row is taken out: a second finish of it comes too late.
+        let held = rows.get(&finish.work_item_id).is_some_and(|row| row.is_held_by(&finish));
+        let Some(row) = rows.remove(&finish.work_item_id).filter(|_| held) else {
+            answers.push(Ok(Finished::LeaseLost));
+            continue;
+        };
+        answers.push(Ok(Finished::Applied));
+        let (end, messages) = End::of(row, finish.disposition, finish.now);
+        emitted.extend(messages.into_iter().map(|message| Emitted {
+            event_id: end.row.event_id,
+            work_item_id: end.row.id,
+            namespace: end.row.namespace.clone(),
+            message,
+            now: finish.now,
+        }));
+        ends.push(end);
+    }
+    write(unit, ends).await?;
+    outbox::emit(unit, emitted).await?;
+    Ok(answers)
+}
+
+async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
+    let mut left = Vec::new();
+    for end in &ends {
+        let row = &end.row;
+        unit.count_work_item(&row.pack, row.work_type, row.generation, Some(row.state), end.state);
+        unit.work_changed |= !end.state.is_terminal();
+        left.extend(row.lane_id.filter(|_| end.lets_lane_go_on()));
+    }
+    let expected = ends.len();
+    let written = END.execute(unit.connection, ends, End::bind).await?;
+    super::unit::all_written(written, expected)?;
+    lane::advance(unit, left).await
+}
+
+impl Row {
+    fn is_held_by(&self, finish: &Finish) -> bool {
+        self.state == WorkState::Processing && self.lease == Some(finish.lease) && self.epoch == finish.epoch
+    }
+}
+
+impl End {
+    /// What a disposition makes of a row, and the messages that go with it.
+    fn of(row: Row, disposition: Disposition, now: Timestamp) -> (Self, Vec<NewMessage>) {
+        let mut end = Self {
+            state: WorkState::Ready,
+            turn: row.lane_ordinal,
+            leaves_lane: false,
+            run_after: row.run_after,
+            attempt: row.attempt,
+            failures: row.failures,
+            finished_at: None,
+            ignored: false,
+            note: None,
+            failure: None,
+            row,
+        };
+        match disposition {
+            Disposition::Done { note, ignored, messages } => {
+                end.state = WorkState::Done;
+                end.finished_at = Some(now);
+                (end.note, end.ignored) = (note, ignored);
+                return (end, messages);
+            }
+            Disposition::Retry { failure, run_after, leaves_lane } => {
+                end.state = WorkState::Delayed;
+                end.turn = run_after.as_millis();
+                end.run_after = run_after;
+                end.leaves_lane = leaves_lane;
+                end.failures += 1;
+                end.failure = Some(failure);
+            }
+            Disposition::Dead { failure, leaves_lane } => {
+                end.state = WorkState::Dead;
+                end.finished_at = Some(now);
+                end.leaves_lane = leaves_lane;
+                end.failures += 1;
+                end.failure = Some(failure);
+            }
+            Disposition::Release => end.attempt = end.attempt.saturating_sub(1),
+        }
+        (end, Vec::new())
+    }
+
+    /// Whether the next in its lane becomes the head.
+    fn lets_lane_go_on(&self) -> bool {
+        self.leaves_lane || self.state == WorkState::Done
+    }
+
+    fn bind(values: &mut Values, end: Self) {
+        let lease = end.row.lease.as_ref().map(LeaseToken::as_bytes);
+        values.push(end.row.ordinal).optional_id(lease).push(i64::from(end.row.epoch));
+        values.push(work_state_code(end.state)).push(end.turn);
+        values.push(end.row.lane_id.filter(|_| !end.leaves_lane)).time(end.run_after);
+        values.push(i64::from(end.attempt)).push(i64::from(end.failures)).optional_time(end.finished_at);
+        values.push(end.ignored).push(end.note);
+        let (class, message) =
+            end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
+        values.push(class).push(message);
+    }
+}
+
+/// Extends leases. Each renewal is answered with the rows that are still its caller's.
+pub(super) async fn renew(
+    unit: &mut Unit<'_>,
+    renewals: Vec<Renewal>,
+) -> Result<Vec<Result<Vec<WorkItemId>, StoreError>>, sqlx::Error> {
+    let wanted = renewals
+        .iter()
+        .flat_map(|renewal| {
+            let until = renewal.now + renewal.lease_duration;
+            renewal.rows.iter().map(move |(id, lease, epoch)| (*id, *lease, *epoch, until))
+        })
+        .collect();
+    let renewed: HashSet<(WorkItemId, LeaseToken, u32)> = RENEW
+        .fetch(
+            unit.connection,
+            wanted,
+            |values, (id, lease, epoch, until)| {
+                values.id(id.as_bytes()).id(lease.as_bytes()).push(i64::from(epoch)).time(until);
+            },
+            |row| {
+                let id = WorkItemId::from_bytes(row.bytes_16(0)?);
+                Ok((id, LeaseToken::from_bytes(row.bytes_16(1)?), row.unsigned_32(2)?))
+            },
+        )
+        .await?
+        .into_iter()
+        .collect();
+    let answer = |renewal: Renewal| {
+        Ok(renewal.rows.into_iter().filter(|row| renewed.contains(row)).map(|(id, _, _)| id).collect())
+    };
+    Ok(renewals.into_iter().map(answer).collect())
+}
+
+/// Lets lanes go on that dead heads hold.
+pub(super) async fn skip_dead(
+    unit: &mut Unit<'_>,
+    ids: Vec<WorkItemId>,
+) -> Result<Vec<Result<bool, StoreError>>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rows = load(unit, ids.clone()).await?;
+    let mut answers = Vec::with_capacity(ids.len());
+    let (mut skipped, mut left) = (Vec::new(), Vec::new());
+    for id in ids {
+        let dead = rows.remove(&id).filter(|row| row.state == WorkState::Dead);
+        let held = dead.and_then(|row| row.lane_id.map(|lane_id| (row.ordinal, lane_id)));
+        answers.push(Ok(held.is_some()));
+        skipped.extend(held.map(|(ordinal, _)| ordinal));
+        left.extend(held.map(|(_, lane_id)| lane_id));
+    }
+    LEAVE_LANE
+        .execute(unit.connection, skipped, |values, ordinal| {
+            values.push(ordinal);
+        })
+        .await?;
+    lane::advance(unit, left).await?;
+    Ok(answers)
+}
+
+async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, Row>, sqlx::Error> {
+    ids.sort_unstable();
+    ids.dedup();
+    let rows = LOAD
+        .fetch(
+            unit.connection,
+            ids,
+            |values, id| {
+                values.id(id.as_bytes());
+            },
+            |row| {
+                Ok(Row {
+                    ordinal: row.value(0)?,
+                    id: WorkItemId::from_bytes(row.bytes_16(1)?),
+                    event_id: EventId::from_bytes(row.bytes_16(2)?),
+                    work_type: row.work_type(3)?,
+                    namespace: row.name(4)?,
+                    pack: row.name(5)?,
+                    generation: GenerationNumber(row.unsigned_32(6)?),
+                    state: row.work_state(7)?,
+                    lane_id: row.value(8)?,
+                    lane_ordinal: row.value(9)?,
+                    run_after: row.time(10)?,
+                    lease: row.optional_bytes_16(11)?.map(LeaseToken::from_bytes),
+                    epoch: row.unsigned_32(12)?,
+                    attempt: row.unsigned_32(13)?,
+                    failures: row.unsigned_32(14)?,
+                })
+            },
+        )
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+}

@@ -1,0 +1,232 @@
+//! What the writer takes together: requests sorted by kind, each with the place where its answer goes.
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::claim::{ClaimRequest, Renewal};
+use super::enqueue::{Delivery, Enqueued};
+use super::error::StoreError;
+use super::finish::{Finish, Finished};
+use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
+use super::packs::{Installation, Installed};
+use super::shards::{ShardLease, ShardRequest};
+use super::transitions::{Book, Cancel, Owned, Reschedule};
+use super::unit::Unit;
+use super::{claiming, finalize, materialize, packs, shards};
+use crate::model::ids::{MessageId, WorkItemId};
+use crate::model::names::Namespace;
+use crate::model::time::Timestamp;
+use crate::model::work_item::ClaimedWorkItem;
+
+/// Where an answer goes.
+pub(super) type Reply<A> = oneshot::Sender<Result<A, StoreError>>;
+
+/// A delivery that waits for the writer. Its share of the queue's bytes is free again when it is answered.
+pub(super) struct Waiting {
+    pub(super) delivery: Delivery,
+    pub(super) reply: Reply<Enqueued>,
+    pub(super) permit: OwnedSemaphorePermit,
+}
+
+/// Everything else that the writer does. These are what takes work off the store, so they never wait behind deliveries.
+pub(super) enum Control {
+    Finish(Finish, Reply<Finished>),
+    Renew(Renewal, Reply<Vec<WorkItemId>>),
+    SkipDead(WorkItemId, Reply<bool>),
+    Claim(ClaimRequest, Reply<Vec<ClaimedWorkItem>>),
+    Admit(Owned<AdmissionRequest>, Reply<Vec<Admission>>),
+    Record(Owned<OutcomeRecord>, Reply<Vec<bool>>),
+    Expire(Owned<AdmissionRequest>, Reply<Vec<bool>>),
+    Cancel(Cancel, Reply<Cancelled>),
+    Reschedule(Reschedule, Reply<Rescheduled>),
+    Shard(ShardRequest, Reply<Option<ShardLease>>),
+    EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
+    Install(Installation, Reply<Installed>),
+    /// Begins and ends a transaction.
+    Probe((), Reply<()>),
+    /// The log is nearly all folded into the database: fold the rest, so that it begins anew.
+    RestartLog,
+    /// Do what is queued, and end.
+    Close(Reply<()>),
+}
+
+/// Requests of one kind.
+struct Batch<Q, A> {
+    requests: Vec<Q>,
+    replies: Vec<Reply<A>>,
+    answers: Vec<Result<A, StoreError>>,
+}
+
+impl<Q, A> Default for Batch<Q, A> {
+    fn default() -> Self {
+        Self { requests: Vec::new(), replies: Vec::new(), answers: Vec::new() }
+    }
+}
+
+impl<Q, A> Batch<Q, A> {
+    fn push(&mut self, request: Q, reply: Reply<A>) {
+        self.requests.push(request);
+        self.replies.push(reply);
+    }
+
+    fn take(&mut self) -> Vec<Q> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Decides the requests one after the other.
+    fn decide(&mut self, decide: impl FnMut(Q) -> Result<A, StoreError>) {
+        self.answers = self.take().into_iter().map(decide).collect();
+    }
+
+    fn settle(self, outcome: &Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => {
+                assert_eq!(self.answers.len(), self.replies.len(), "every request has its answer");
+                for (reply, answer) in self.replies.into_iter().zip(self.answers) {
+                    // Whoever no longer listens does not need the answer.
+                    let _ = reply.send(answer);
+                }
+            }
+            Err(error) => {
+                for reply in self.replies {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// What one transaction does.
+#[derive(Default)]
+pub(super) struct Group {
+    shards: Batch<ShardRequest, Option<ShardLease>>,
+    namespaces: Batch<(Vec<Namespace>, Timestamp), ()>,
+    installations: Batch<Installation, Installed>,
+    finishes: Batch<Finish, Finished>,
+    renewals: Batch<Renewal, Vec<WorkItemId>>,
+    skips: Batch<WorkItemId, bool>,
+    outcomes: Batch<Owned<OutcomeRecord>, Vec<bool>>,
+    cancels: Batch<Cancel, Cancelled>,
+    reschedules: Batch<Reschedule, Rescheduled>,
+    expiries: Batch<Owned<AdmissionRequest>, Vec<bool>>,
+    admissions: Batch<Owned<AdmissionRequest>, Vec<Admission>>,
+    deliveries: Batch<Delivery, Enqueued>,
+    claims: Batch<ClaimRequest, Vec<ClaimedWorkItem>>,
+    probes: Batch<(), ()>,
+    permits: Vec<OwnedSemaphorePermit>,
+    restart_log: bool,
+    close: Option<Reply<()>>,
+    requests: usize,
+    body_bytes: usize,
+}
+
+impl Group {
+    pub(super) fn deliver(&mut self, waiting: Waiting) {
+        self.requests += 1;
+        self.body_bytes += waiting.delivery.bytes();
+        self.deliveries.push(waiting.delivery, waiting.reply);
+        self.permits.push(waiting.permit);
+    }
+
+    pub(super) fn control(&mut self, control: Control) {
+        self.requests += 1;
+        match control {
+            Control::Finish(finish, reply) => {
+                self.body_bytes += finish.bytes();
+                self.finishes.push(finish, reply);
+            }
+            Control::Renew(renewal, reply) => self.renewals.push(renewal, reply),
+            Control::SkipDead(id, reply) => self.skips.push(id, reply),
+            Control::Claim(request, reply) => self.claims.push(request, reply),
+            Control::Admit(request, reply) => self.admissions.push(request, reply),
+            Control::Record(request, reply) => self.outcomes.push(request, reply),
+            Control::Expire(request, reply) => self.expiries.push(request, reply),
+            Control::Cancel(request, reply) => self.cancels.push(request, reply),
+            Control::Reschedule(request, reply) => self.reschedules.push(request, reply),
+            Control::Shard(request, reply) => self.shards.push(request, reply),
+            Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
+            Control::Install(installation, reply) => self.installations.push(installation, reply),
+            Control::Probe((), reply) => self.probes.push((), reply),
+            Control::RestartLog => self.restart_log = true,
+            Control::Close(reply) => self.close = Some(reply),
+        }
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body_bytes
+    }
+
+    pub(super) fn restarts_log(&self) -> bool {
+        self.restart_log
+    }
+
+    pub(super) fn take_close(&mut self) -> Option<Reply<()>> {
+        self.close.take()
+    }
+
+    /// Applies every request. What takes work off the store comes first, so that it counts before a claim looks; claims
+    /// come last, so that they find what the others made claimable.
+    pub(super) async fn apply(&mut self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        self.shards.answers = shards::apply(unit, self.shards.take()).await?;
+        self.namespaces.answers = packs::ensure_namespaces(unit, self.namespaces.take()).await?;
+        self.installations.answers = packs::install(unit, self.installations.take()).await?;
+        self.finishes.answers = finalize::finish(unit, self.finishes.take()).await?;
+        self.renewals.answers = finalize::renew(unit, self.renewals.take()).await?;
+        self.skips.answers = finalize::skip_dead(unit, self.skips.take()).await?;
+        self.apply_to_messages(unit).await?;
+        self.deliveries.answers = materialize::apply(unit, self.deliveries.take()).await?;
+        self.claims.answers = claiming::apply(unit, self.claims.take()).await?;
+        self.probes.decide(|()| Ok(()));
+        unit.write_counters().await
+    }
+
+    /// Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives together
+    /// with an admission wins.
+    async fn apply_to_messages(&mut self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        let ids = self.message_ids();
+        if ids.is_empty() && self.has_no_message_requests() {
+            return Ok(());
+        }
+        let mut book = Book::load(unit, ids).await?;
+        self.outcomes.decide(|request| book.record(request));
+        self.cancels.decide(|request| book.cancel(request));
+        self.reschedules.decide(|request| book.reschedule(request));
+        self.expiries.decide(|request| book.expire(request));
+        self.admissions.decide(|request| book.admit(request));
+        book.save(unit).await
+    }
+
+    fn message_ids(&self) -> Vec<MessageId> {
+        let outcomes = self.outcomes.requests.iter().flat_map(|request| request.items.iter().map(|item| item.id));
+        let commands = self.cancels.requests.iter().map(|cancel| cancel.id);
+        let commands = commands.chain(self.reschedules.requests.iter().map(|reschedule| reschedule.id));
+        let owned = self.expiries.requests.iter().chain(&self.admissions.requests);
+        let owned = owned.flat_map(|request| request.items.iter().map(|item| item.id));
+        outcomes.chain(commands).chain(owned).collect()
+    }
+
+    fn has_no_message_requests(&self) -> bool {
+        self.outcomes.requests.is_empty() && self.expiries.requests.is_empty() && self.admissions.requests.is_empty()
+    }
+
+    /// Answers everybody: with what was decided, or with why nothing was done.
+    pub(super) fn settle(self, outcome: &Result<(), StoreError>) {
+        self.shards.settle(outcome);
+        self.namespaces.settle(outcome);
+        self.installations.settle(outcome);
+        self.finishes.settle(outcome);
+        self.renewals.settle(outcome);
+        self.skips.settle(outcome);
+        self.outcomes.settle(outcome);
+        self.cancels.settle(outcome);
+        self.reschedules.settle(outcome);
+        self.expiries.settle(outcome);
+        self.admissions.settle(outcome);
+        self.deliveries.settle(outcome);
+        self.claims.settle(outcome);
+        self.probes.settle(outcome);
+    }
+}

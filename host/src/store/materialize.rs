@@ -1,0 +1,384 @@
+//! Materialization: receipt, Events, lanes and WorkItems in one transaction.
+//!
+//! What a delivery becomes is decided by reads inside the transaction. There is one writer, so these reads are current:
+//! what they find is the winner, and nothing can come between them and the writes.
+//!
+//! | of the delivery's events, by key | answer |
+//! |---|---|
+//! | one is durable with another payload | `Conflict`; nothing of it is stored |
+//! | all are durable with these payloads | `Duplicate`; nothing is stored |
+//! | some are durable, the others new | `Stored`; the new ones are stored, the others keep their ids |
+//! | all are new | `Stored` |
+//!
+//! An Event that is durable without its WorkItem gets it with the next delivery of its key, unless that conflicts.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use super::enqueue::{Delivery, Enqueued, NewEvent};
+use super::error::StoreError;
+use super::lane::{LaneKey, Lanes, Place};
+use super::statement::Statement;
+use super::stored::{Columns, work_state_code, work_type_code};
+use super::unit::Unit;
+use crate::model::ids::{EventId, ReceiptId, WorkItemId};
+use crate::model::names::{Namespace, PackName, RouteName};
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{WorkState, WorkType};
+
+/// The type of the WorkItems that deliveries bring.
+const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
+
+/// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal.
+const WORK_TYPES_PER_EVENT: i64 = 16;
+
+static NAMESPACES: Statement = Statement::new(
+    "WITH wanted (name) AS (",
+    1,
+    ") SELECT namespace.name FROM wanted CROSS JOIN namespace ON namespace.name = wanted.name",
+);
+
+static GENERATIONS: Statement = Statement::new(
+    "WITH wanted (pack, number) AS (",
+    2,
+    ") SELECT generation.pack, generation.number FROM wanted \
+     CROSS JOIN generation ON generation.pack = wanted.pack AND generation.number = wanted.number",
+);
+
+static KNOWN: Statement = Statement::new(
+    "WITH wanted (namespace, route, delivery_key) AS (",
+    3,
+    ") SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
+     receipt.generation, event.payload_digest, event.source_key, \
+     EXISTS (SELECT 1 FROM work_item WHERE work_item.ordinal = event.ordinal * 16 + 1) \
+     FROM wanted CROSS JOIN event ON event.namespace = wanted.namespace AND event.route = wanted.route \
+     AND event.delivery_key = wanted.delivery_key CROSS JOIN receipt ON receipt.ordinal = event.receipt",
+);
+
+static INSERT_RECEIPTS: Statement = Statement::new(
+    "INSERT INTO receipt (ordinal, id, pack, generation, received_at, content_type, headers) SELECT * FROM (",
+    7,
+    ") WHERE column1 IS NOT NULL",
+);
+
+static INSERT_EVENTS: Statement = Statement::new(
+    "INSERT INTO event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body) \
+     SELECT * FROM (",
+    9,
+    ") WHERE column1 IS NOT NULL",
+);
+
+static INSERT_WORK_ITEMS: Statement = Statement::new(
+    "INSERT INTO work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, \
+     lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored) \
+     SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column9, \
+     column11, column11, 0, 0, 0, 0 FROM (",
+    11,
+    ") WHERE column1 IS NOT NULL",
+);
+
+/// What names an Event.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct EventKey {
+    namespace: Namespace,
+    route: RouteName,
+    delivery_key: String,
+}
+
+impl EventKey {
+    fn of(delivery: &Delivery, event: &NewEvent) -> Self {
+        Self {
+            namespace: delivery.namespace.clone(),
+            route: delivery.route.clone(),
+            delivery_key: event.delivery_key.clone(),
+        }
+    }
+}
+
+/// An Event that is durable, or that this transaction makes durable.
+struct Known {
+    ordinal: i64,
+    id: EventId,
+    receipt_id: ReceiptId,
+    pack: PackName,
+    generation: GenerationNumber,
+    payload_digest: [u8; 32],
+    source_key: Option<String>,
+    has_work_item: bool,
+}
+
+impl Known {
+    /// Whether a delivered event is this one. The payload decides; where the same rules were applied to both, they must
+    /// also have found the same source.
+    fn is(&self, generation: GenerationNumber, event: &NewEvent) -> bool {
+        self.payload_digest == event.payload_digest
+            && (self.generation != generation || self.source_key == event.source_key)
+    }
+}
+
+/// An Event to be stored.
+struct PlannedEvent {
+    ordinal: i64,
+    receipt: i64,
+    namespace: Namespace,
+    route: RouteName,
+    event: NewEvent,
+}
+
+/// A WorkItem to be stored.
+struct PlannedWorkItem {
+    ordinal: i64,
+    id: WorkItemId,
+    event_id: EventId,
+    namespace: Namespace,
+    pack: PackName,
+    generation: GenerationNumber,
+    source_key: Option<String>,
+    created_at: Timestamp,
+}
+
+/// What a group of deliveries comes to.
+struct Plan {
+    known: HashMap<EventKey, Known>,
+    receipts: Vec<(i64, Delivery)>,
+    events: Vec<PlannedEvent>,
+    work_items: Vec<PlannedWorkItem>,
+}
+
+/// Applies deliveries in order.
+pub(super) async fn apply(
+    unit: &mut Unit<'_>,
+    deliveries: Vec<Delivery>,
+) -> Result<Vec<Result<Enqueued, StoreError>>, sqlx::Error> {
+    if deliveries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let authority = Authority::load(unit, &deliveries).await?;
+    let known = load_known(unit, &deliveries).await?;
+    let mut plan = Plan { known, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
+    let mut answers = Vec::with_capacity(deliveries.len());
+    for delivery in deliveries {
+        answers.push(match authority.check(&delivery) {
+            Ok(()) => Ok(plan.add(unit, delivery)),
+            Err(refusal) => Err(refusal),
+        });
+    }
+    plan.store(unit).await?;
+    Ok(answers)
+}
+
+impl Plan {
+    fn add(&mut self, unit: &mut Unit<'_>, mut delivery: Delivery) -> Enqueued {
+        if let Some(event_id) = self.conflict(&delivery) {
+            return Enqueued::Conflict { event_id };
+        }
+        let receipt = unit.sequences.receipt();
+        let events_before = self.events.len();
+        let mut first_receipt = delivery.receipt_id;
+        let mut ids = Vec::with_capacity(delivery.events.len());
+        for event in std::mem::take(&mut delivery.events) {
+            let (id, receipt_id) = self.add_event(unit, &delivery, receipt, event);
+            if ids.is_empty() {
+                first_receipt = receipt_id;
+            }
+            ids.push(id);
+        }
+        if self.events.len() == events_before {
+            return Enqueued::Duplicate { receipt_id: first_receipt, events: ids };
+        }
+        self.receipts.push((receipt, delivery));
+        Enqueued::Stored { events: ids }
+    }
+
+    /// The Event that stands in a delivery's way: one of the same key that is another.
+    fn conflict(&self, delivery: &Delivery) -> Option<EventId> {
+        let mut own: HashMap<&str, &NewEvent> = HashMap::new();
+        for event in &delivery.events {
+            if let Some(known) = self.known.get(&EventKey::of(delivery, event))
+                && !known.is(delivery.generation, event)
+            {
+                return Some(known.id);
+            }
+            let first = own.entry(&event.delivery_key).or_insert(event);
+            if first.payload_digest != event.payload_digest {
+                return Some(first.id);
+            }
+        }
+        None
+    }
+
+    /// Plans what is missing of one event. Returns the ids of the Event that has its key, and of that one's receipt.
+    fn add_event(
+        &mut self,
+        unit: &mut Unit<'_>,
+        delivery: &Delivery,
+        receipt: i64,
+        event: NewEvent,
+    ) -> (EventId, ReceiptId) {
+        let work_item_id = event.work_item_id;
+        let known = match self.known.entry(EventKey::of(delivery, &event)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let ordinal = unit.sequences.event();
+                let known = entry.insert(Known {
+                    ordinal,
+                    id: event.id,
+                    receipt_id: delivery.receipt_id,
+                    pack: delivery.pack.clone(),
+                    generation: delivery.generation,
+                    payload_digest: event.payload_digest,
+                    source_key: event.source_key.clone(),
+                    has_work_item: false,
+                });
+                let (namespace, route) = (delivery.namespace.clone(), delivery.route.clone());
+                self.events.push(PlannedEvent { ordinal, receipt, namespace, route, event });
+                known
+            }
+        };
+        if !known.has_work_item {
+            known.has_work_item = true;
+            self.work_items.push(PlannedWorkItem {
+                ordinal: known.ordinal * WORK_TYPES_PER_EVENT + work_type_code(WORK_TYPE),
+                id: work_item_id,
+                event_id: known.id,
+                namespace: delivery.namespace.clone(),
+                pack: known.pack.clone(),
+                generation: known.generation,
+                source_key: known.source_key.clone(),
+                created_at: delivery.received_at,
+            });
+        }
+        (known.id, known.receipt_id)
+    }
+
+    async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        INSERT_RECEIPTS
+            .execute(unit.connection, self.receipts, |values, (ordinal, delivery)| {
+                values.push(ordinal).id(delivery.receipt_id.as_bytes()).push(delivery.pack.as_str());
+                values.push(i64::from(delivery.generation.0)).time(delivery.received_at);
+                values.push(delivery.content_type).headers(&delivery.headers);
+            })
+            .await?;
+        INSERT_EVENTS
+            .execute(unit.connection, self.events, |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
+                values.push(ordinal).id(event.id.as_bytes()).push(receipt);
+                values.push(namespace.as_str()).push(route.as_str()).push(event.delivery_key).push(event.source_key);
+                values.push(event.payload_digest.as_slice()).bytes(event.body);
+            })
+            .await?;
+        store_work_items(unit, self.work_items).await
+    }
+}
+
+async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> Result<(), sqlx::Error> {
+    let keys: HashSet<LaneKey> = items.iter().filter_map(PlannedWorkItem::lane).collect();
+    let mut lanes = Lanes::load(unit, keys.into_iter().collect()).await?;
+    let mut placed = Vec::with_capacity(items.len());
+    for item in items {
+        let place = match item.lane() {
+            Some(key) => lanes.append(unit, key, item.created_at),
+            None => {
+                let ordinal = unit.sequences.turn(0, item.created_at);
+                Place { lane_id: None, ordinal, state: WorkState::Ready }
+            }
+        };
+        unit.count_work_item(&item.pack, WORK_TYPE, item.generation, None, place.state);
+        unit.work_changed |= place.state == WorkState::Ready;
+        placed.push((item, place));
+    }
+    lanes.save(unit).await?;
+    INSERT_WORK_ITEMS
+        .execute(unit.connection, placed, |values, (item, place)| {
+            values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
+            values.push(work_type_code(WORK_TYPE)).push(item.namespace.as_str()).push(item.pack.as_str());
+            values.push(i64::from(item.generation.0)).push(work_state_code(place.state)).push(place.ordinal);
+            values.push(place.lane_id).time(item.created_at);
+        })
+        .await?;
+    Ok(())
+}
+
+impl PlannedWorkItem {
+    fn lane(&self) -> Option<LaneKey> {
+        let source_key = self.source_key.clone()?;
+        Some(LaneKey { namespace: self.namespace.clone(), pack: self.pack.clone(), source_key })
+    }
+}
+
+/// The namespaces and generations that a group of deliveries names and that exist.
+struct Authority {
+    namespaces: HashSet<Namespace>,
+    generations: HashSet<(PackName, GenerationNumber)>,
+}
+
+impl Authority {
+    async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
+        let namespaces: HashSet<_> = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
+        let generations: HashSet<_> =
+            deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
+        let namespaces = NAMESPACES
+            .fetch(
+                unit.connection,
+                namespaces.into_iter().collect(),
+                |values, name| {
+                    values.push(name.as_str());
+                },
+                |row| row.name(0),
+            )
+            .await?;
+        let generations = GENERATIONS
+            .fetch(
+                unit.connection,
+                generations.into_iter().collect(),
+                |values, (pack, number)| {
+                    values.push(pack.as_str()).push(i64::from(number.0));
+                },
+                |row| Ok((row.name(0)?, GenerationNumber(row.unsigned_32(1)?))),
+            )
+            .await?;
+        Ok(Self { namespaces: namespaces.into_iter().collect(), generations: generations.into_iter().collect() })
+    }
+
+    fn check(&self, delivery: &Delivery) -> Result<(), StoreError> {
+        if !self.namespaces.contains(&delivery.namespace) {
+            return Err(StoreError::Refused(format!("there is no namespace `{}`", delivery.namespace)));
+        }
+        if !self.generations.contains(&(delivery.pack.clone(), delivery.generation)) {
+            let (pack, generation) = (&delivery.pack, delivery.generation);
+            return Err(StoreError::Refused(format!("pack `{pack}` has no generation {generation}")));
+        }
+        Ok(())
+    }
+}
+
+async fn load_known(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<HashMap<EventKey, Known>, sqlx::Error> {
+    let keys: HashSet<EventKey> = deliveries
+        .iter()
+        .flat_map(|delivery| delivery.events.iter().map(|event| EventKey::of(delivery, event)))
+        .collect();
+    let known = KNOWN
+        .fetch(
+            unit.connection,
+            keys.into_iter().collect(),
+            |values, key| {
+                values.push(key.namespace.as_str()).push(key.route.as_str()).push(key.delivery_key);
+            },
+            |row| {
+                let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
+                let known = Known {
+                    ordinal: row.value(3)?,
+                    id: EventId::from_bytes(row.bytes_16(4)?),
+                    receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
+                    pack: row.name(6)?,
+                    generation: GenerationNumber(row.unsigned_32(7)?),
+                    payload_digest: row.digest(8)?,
+                    source_key: row.value(9)?,
+                    has_work_item: row.value(10)?,
+                };
+                Ok((key, known))
+            },
+        )
+        .await?;
+    Ok(known.into_iter().collect())
+}

@@ -1,0 +1,247 @@
+//! Deliveries: what they become, once and only once.
+
+use super::*;
+
+async fn enqueue(fixture: &Fixture, events: Vec<NewEvent>) -> Enqueued {
+    fixture.store.enqueue(fixture.delivery(events)).await.unwrap()
+}
+
+async fn counts(fixture: &Fixture) -> (u64, u64) {
+    let events = fixture.store.list_events(&EventFilter::default(), page(1_000)).await.unwrap().items.len();
+    let work_items = fixture.store.count_rows().await.unwrap().work_items.values().sum();
+    (events as u64, work_items)
+}
+
+fn page<Id>(limit: u32) -> PageRequest<Id> {
+    PageRequest { after: None, limit }
+}
+
+// MAT-1
+#[tokio::test]
+async fn a_delivery_is_stored_whole() {
+    let fixture = Fixture::new().await;
+    let event = fixture.event("d-1", Some("repo-1"), "{\"n\":1.5}");
+    let (id, work_item_id) = (event.id, event.work_item_id);
+    let delivery = fixture.delivery(vec![event]);
+    let receipt_id = delivery.receipt_id;
+    let headers = delivery.headers.clone();
+    fixture.store.enqueue(delivery).await.unwrap();
+
+    let events = fixture.store.load_events(&[id]).await.unwrap();
+    let [stored] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(stored.id, id);
+    assert_eq!(stored.receipt_id, receipt_id);
+    assert_eq!((&stored.namespace, &stored.pack), (&namespace(), &pack()));
+    assert_eq!(stored.generation, GenerationNumber(1));
+    assert_eq!(stored.source_key.as_deref(), Some("repo-1"));
+    assert_eq!(stored.delivery_key, "d-1");
+    assert_eq!(stored.payload_digest, digest(b"{\"n\":1.5}"));
+    assert_eq!(stored.headers, headers);
+    assert_eq!(&stored.body[..], b"{\"n\":1.5}");
+    assert_eq!(stored.received_at, START);
+
+    let work_item = fixture.store.work_item(work_item_id).await.unwrap().unwrap();
+    assert_eq!(work_item.event_id, id);
+    assert_eq!((work_item.state, work_item.attempt, work_item.failures), (WorkState::Ready, 0, 0));
+    assert_eq!(work_item.source_key.as_deref(), Some("repo-1"));
+}
+
+// ADM-5
+#[tokio::test]
+async fn the_same_delivery_twice_is_one_event() {
+    let fixture = Fixture::new().await;
+    let delivery = fixture.delivery(vec![fixture.event("d-1", None, "body")]);
+    let (receipt_id, events) = (delivery.receipt_id, vec![delivery.events[0].id]);
+    fixture.store.enqueue(delivery).await.unwrap();
+    for _ in 0..2 {
+        let again = enqueue(&fixture, vec![fixture.event("d-1", None, "body")]).await;
+        assert_eq!(again, Enqueued::Duplicate { receipt_id, events: events.clone() });
+    }
+    assert_eq!(counts(&fixture).await, (1, 1));
+}
+
+// ADM-5
+#[tokio::test]
+async fn the_same_key_with_another_payload_changes_nothing() {
+    let fixture = Fixture::new().await;
+    let (event_id, _) = fixture.deliver("d-1", None).await;
+    let other = enqueue(&fixture, vec![fixture.event("d-2", None, "x"), fixture.event("d-1", None, "other")]).await;
+    assert_eq!(other, Enqueued::Conflict { event_id });
+    assert_eq!(counts(&fixture).await, (1, 1));
+    assert_eq!(&fixture.store.load_events(&[event_id]).await.unwrap()[0].body[..], b"d-1");
+}
+
+// ADM-5
+#[tokio::test]
+async fn a_delivery_that_contradicts_itself_is_not_stored() {
+    let fixture = Fixture::new().await;
+    let first = fixture.event("d-1", None, "one");
+    let first_id = first.id;
+    let answer = enqueue(&fixture, vec![first, fixture.event("d-1", None, "two")]).await;
+    assert_eq!(answer, Enqueued::Conflict { event_id: first_id });
+    assert_eq!(counts(&fixture).await, (0, 0));
+}
+
+// ADM-5
+#[tokio::test]
+async fn a_redelivery_after_an_upgrade_is_still_the_same_event() {
+    let fixture = Fixture::new().await;
+    let (event_id, _) = fixture.deliver("d-1", Some("repo")).await;
+    let upgraded = fixture.install(2).await;
+    let mut again = fixture.delivery(vec![fixture.event("d-1", Some("repo-by-new-rules"), "d-1")]);
+    again.generation = upgraded.number;
+    let answer = fixture.store.enqueue(again).await.unwrap();
+    assert!(matches!(answer, Enqueued::Duplicate { events, .. } if events == [event_id]));
+}
+
+// MAT-4
+#[tokio::test]
+async fn the_same_key_and_rules_with_another_source_is_another_delivery() {
+    let fixture = Fixture::new().await;
+    let (event_id, _) = fixture.deliver("d-1", Some("repo-1")).await;
+    let answer = enqueue(&fixture, vec![fixture.event("d-1", Some("repo-2"), "d-1")]).await;
+    assert_eq!(answer, Enqueued::Conflict { event_id });
+}
+
+// ADM-6
+#[tokio::test]
+async fn many_events_of_one_delivery_keep_their_order() {
+    let fixture = Fixture::new().await;
+    let events: Vec<_> = (0..200).map(|n| fixture.event(&format!("d-{n}"), None, &n.to_string())).collect();
+    let expected: Vec<_> = events.iter().map(|event| event.id).collect();
+    let work_items: Vec<_> = events.iter().map(|event| event.work_item_id).collect();
+    assert_eq!(enqueue(&fixture, events).await, Enqueued::Stored { events: expected });
+    let claimed = [fixture.claim(128).await, fixture.claim(128).await].concat();
+    assert_eq!(ids(&claimed), work_items);
+}
+
+// MAT-3, MAT-4
+#[tokio::test]
+async fn many_identical_deliveries_at_once_are_one_event() {
+    let fixture = Arc::new(Fixture::new().await);
+    let mut calls = Vec::new();
+    for _ in 0..64 {
+        let fixture = Arc::clone(&fixture);
+        let delivery = fixture.delivery(vec![fixture.event("d-1", Some("repo"), "body")]);
+        calls.push(crate::env::spawn("test", async move { fixture.store.enqueue(delivery).await.unwrap() }));
+    }
+    let mut stored = Vec::new();
+    let mut duplicates = Vec::new();
+    for call in calls {
+        match call.await.unwrap() {
+            Enqueued::Stored { events } => stored.push(events),
+            Enqueued::Duplicate { events, .. } => duplicates.push(events),
+            Enqueued::Conflict { event_id } => panic!("{event_id}"),
+        }
+    }
+    assert_eq!(stored.len(), 1);
+    assert_eq!(duplicates, vec![stored[0].clone(); 63]);
+    assert_eq!(counts(&fixture).await, (1, 1));
+}
+
+// MAT-5
+#[tokio::test]
+async fn a_delivery_of_which_one_event_is_known_brings_the_others() {
+    let fixture = Fixture::new().await;
+    let (known, _) = fixture.deliver("d-40", None).await;
+    let events: Vec<_> = (0..89)
+        .map(|n| {
+            let key = format!("d-{n}");
+            fixture.event(&key, None, &key)
+        })
+        .collect();
+    let mut expected: Vec<_> = events.iter().map(|event| event.id).collect();
+    expected[40] = known;
+    assert_eq!(enqueue(&fixture, events).await, Enqueued::Stored { events: expected });
+    assert_eq!(counts(&fixture).await, (89, 89));
+}
+
+// MAT-6
+#[tokio::test]
+async fn an_event_without_its_work_item_gets_it() {
+    let fixture = Fixture::new().await;
+    let (event_id, lost) = fixture.deliver("d-1", Some("repo")).await;
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.execute("DELETE FROM work_item").await;
+    tampering.execute("DELETE FROM lane").await;
+    tampering.execute("DELETE FROM work_item_counter").await;
+    assert!(fixture.claim(1).await.is_empty());
+
+    let again = fixture.event("d-1", Some("repo"), "d-1");
+    let repaired = again.work_item_id;
+    assert!(matches!(enqueue(&fixture, vec![again]).await, Enqueued::Duplicate { events, .. } if events == [event_id]));
+    let claimed = fixture.claim(1).await;
+    assert_eq!(ids(&claimed), [repaired]);
+    assert_eq!(claimed[0].event_id, event_id);
+    assert!(fixture.store.work_item(lost).await.unwrap().is_none());
+}
+
+// MAT-2
+#[tokio::test]
+async fn what_is_not_installed_is_refused() {
+    let fixture = Fixture::new().await;
+    let delivery = || fixture.delivery(vec![fixture.event("d-1", None, "body")]);
+    let strange = Delivery { namespace: "nobody".parse().unwrap(), ..delivery() };
+    let unknown = Delivery { generation: GenerationNumber(7), ..delivery() };
+    for delivery in [strange, unknown] {
+        assert!(matches!(fixture.store.enqueue(delivery).await, Err(StoreError::Refused(_))));
+    }
+    assert_eq!(counts(&fixture).await, (0, 0));
+}
+
+// MAT-5: in one transaction, and so for every neighbour of a delivery that is refused, known or contradicted.
+#[tokio::test]
+async fn neighbours_do_not_hurt_one_another() {
+    let fixture = Arc::new(Fixture::new().await);
+    fixture.deliver("known", None).await;
+    let mut deliveries = Vec::new();
+    for n in 0..30 {
+        let key = format!("d-{n}");
+        deliveries.push(fixture.delivery(vec![fixture.event(&key, Some("repo"), &key)]));
+    }
+    let mut strange = fixture.delivery(vec![fixture.event("strange", None, "body")]);
+    strange.namespace = "nobody".parse().unwrap();
+    deliveries.insert(10, strange);
+    deliveries.insert(20, fixture.delivery(vec![fixture.event("known", None, "other")]));
+    let calls: Vec<_> = deliveries
+        .into_iter()
+        .map(|delivery| {
+            let fixture = Arc::clone(&fixture);
+            crate::env::spawn("test", async move { fixture.store.enqueue(delivery).await })
+        })
+        .collect();
+    let mut stored = 0;
+    for (index, call) in calls.into_iter().enumerate() {
+        match (index, call.await.unwrap()) {
+            (10, answer) => assert!(matches!(answer, Err(StoreError::Refused(_)))),
+            (20, answer) => assert!(matches!(answer, Ok(Enqueued::Conflict { .. }))),
+            (_, answer) => stored += usize::from(matches!(answer, Ok(Enqueued::Stored { .. }))),
+        }
+    }
+    assert_eq!(stored, 30);
+}
+
+// ADM-2
+#[tokio::test]
+async fn a_full_queue_is_said_at_once() {
+    let fixture = Fixture::with(|options| {
+        options.queue_requests_max = 1;
+        options.queue_bytes_max = 1_000;
+    })
+    .await;
+    // Polled but once and in turn on one thread: the writer has had no chance to take the first.
+    let first = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-1", None, "body")]));
+    let second = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-2", None, "body")]));
+    let (first, second) = futures_util::future::join(first, second).await;
+    assert!(matches!(first, Ok(Enqueued::Stored { .. })));
+    assert!(matches!(second, Err(StoreError::Busy { queue: "requests" })));
+
+    let large = "x".repeat(600);
+    let first = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-3", None, &large)]));
+    let second = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-4", None, &large)]));
+    let (first, second) = futures_util::future::join(first, second).await;
+    assert!(matches!(first, Ok(Enqueued::Stored { .. })));
+    assert!(matches!(second, Err(StoreError::Busy { queue: "bytes" })));
+    // Larger than the queue: it may have the queue for itself.
+    fixture.deliver(&"y".repeat(2_000), None).await;
+}

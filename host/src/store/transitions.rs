@@ -1,0 +1,308 @@
+//! The transitions of stored messages: Publish Admission, Publish Outcome, expiry, cancel and reschedule.
+//!
+//! The rows that a group of requests names are read once, every request is decided on them in memory, one after the other,
+//! and what changed is written once, under the predicates that it was decided on.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | `scheduled`, `retry_wait` | `publishing` | admission, under a lease that holds |
+//! | `publishing` | what its attempt came to | outcome, under a lease that is not lost |
+//! | `scheduled`, `retry_wait` | `expired` | expiry, under a lease that is not lost |
+//! | `scheduled`, `retry_wait` | `cancelled`, or `scheduled` in a new generation | command |
+//!
+//! An `uncertain` message moves by none of these: it waits for an operator.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::error::StoreError;
+use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
+use super::outbox::Feeds;
+use super::shards::{self, Ownership, ShardId, ShardLease};
+use super::statement::Statement;
+use super::stored::{Columns, Values, message_state_code};
+use super::unit::{Unit, all_written};
+use crate::model::ids::MessageId;
+use crate::model::message::{AfterAttempt, MessageState};
+use crate::model::time::Timestamp;
+
+/// A shard owner's request about some of its messages.
+pub(super) struct Owned<T> {
+    pub(super) lease: ShardLease,
+    pub(super) items: Vec<T>,
+    pub(super) now: Timestamp,
+}
+
+/// A wish to cancel.
+pub(super) struct Cancel {
+    pub(super) id: MessageId,
+    pub(super) now: Timestamp,
+}
+
+/// A wish to reschedule.
+pub(super) struct Reschedule {
+    pub(super) id: MessageId,
+    pub(super) due_at: Timestamp,
+}
+
+static LOAD: Statement = Statement::new(
+    "WITH wanted (id) AS (",
+    1,
+    ") SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
+     message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error \
+     FROM wanted CROSS JOIN message ON message.id = wanted.id",
+);
+
+static MOVE: Statement = Statement::new(
+    "UPDATE message SET state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, \
+     admitted_at = moved.column8, status = moved.column9, error = moved.column10, finished_at = moved.column11 FROM (",
+    11,
+    ") AS moved WHERE message.ordinal = moved.column1 AND message.state = moved.column2 \
+     AND message.generation = moved.column3 AND message.attempt = moved.column4",
+);
+
+static REMAKE: Statement = Statement::new(
+    "UPDATE message SET state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, \
+     admitted_at = remade.column8, status = remade.column9, error = remade.column10, \
+     finished_at = remade.column11, seq = remade.column12, generation = remade.column13, due_at = remade.column14 FROM (",
+    14,
+    ") AS remade WHERE message.ordinal = remade.column1 AND message.state = remade.column2 \
+     AND message.generation = remade.column3 AND message.attempt = remade.column4",
+);
+
+/// A message's row as it is becoming.
+struct Entry {
+    ordinal: i64,
+    shard: ShardId,
+    /// What the row said when it was read: state, generation, attempt.
+    before: (MessageState, u32, u32),
+    state: MessageState,
+    generation: u32,
+    attempt: u32,
+    due_at: Timestamp,
+    eligible_at: Timestamp,
+    expire_at: Option<Timestamp>,
+    admitted_at: Option<Timestamp>,
+    status: Option<u16>,
+    error: Option<String>,
+    finished_at: Option<Timestamp>,
+    change: Change,
+}
+
+/// What has to be written of an [`Entry`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Nothing,
+    /// An attempt's progress; its place in the feed stays.
+    Moved,
+    /// A command; it appears in the feed again.
+    Remade,
+}
+
+impl Entry {
+    /// Whether it waits for an attempt, and neither is in one nor has ended nor is held.
+    fn waits(&self) -> bool {
+        match self.state {
+            MessageState::Scheduled | MessageState::RetryWait => true,
+            MessageState::Publishing
+            | MessageState::Uncertain
+            | MessageState::Published
+            | MessageState::Cancelled
+            | MessageState::Expired
+            | MessageState::Dead => false,
+        }
+    }
+
+    fn moves(&mut self, state: MessageState) {
+        self.state = state;
+        if self.change == Change::Nothing {
+            self.change = Change::Moved;
+        }
+    }
+}
+
+/// The messages that a group of requests names, and the shards that they belong to.
+pub(super) struct Book {
+    entries: HashMap<MessageId, Entry>,
+    shards: BTreeMap<ShardId, Ownership>,
+}
+
+impl Book {
+    pub(super) async fn load(unit: &mut Unit<'_>, mut ids: Vec<MessageId>) -> Result<Self, sqlx::Error> {
+        ids.sort_unstable();
+        ids.dedup();
+        let entries = LOAD
+            .fetch(
+                unit.connection,
+                ids,
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                |row| {
+                    let (state, generation, attempt) =
+                        (row.message_state(3)?, row.unsigned_32(4)?, row.unsigned_32(5)?);
+                    let entry = Entry {
+                        ordinal: row.value(1)?,
+                        shard: ShardId(row.value(2)?),
+                        before: (state, generation, attempt),
+                        state,
+                        generation,
+                        attempt,
+                        due_at: row.time(6)?,
+                        eligible_at: row.time(7)?,
+                        expire_at: row.optional_time(8)?,
+                        admitted_at: row.optional_time(9)?,
+                        status: row.value(10)?,
+                        error: row.value(11)?,
+                        finished_at: None,
+                        change: Change::Nothing,
+                    };
+                    Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
+                },
+            )
+            .await?
+            .into_iter()
+            .collect();
+        Ok(Self { entries, shards: shards::load_ownership(unit).await? })
+    }
+
+    pub(super) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
+        let Owned { lease, items, now } = request;
+        let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.admits(&lease, now));
+        let admit = |wanted: AdmissionRequest| {
+            if !owned {
+                return Admission::Fenced;
+            }
+            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
+                entry.waits() && entry.generation == wanted.generation && entry.shard == lease.shard
+            }) else {
+                return Admission::Moved;
+            };
+            entry.moves(MessageState::Publishing);
+            entry.attempt += 1;
+            entry.admitted_at = Some(now);
+            Admission::Admitted { attempt: entry.attempt }
+        };
+        Ok(items.into_iter().map(admit).collect())
+    }
+
+    pub(super) fn record(&mut self, request: Owned<OutcomeRecord>) -> Result<Vec<bool>, StoreError> {
+        let Owned { lease, items, now } = request;
+        let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        let record = |outcome: OutcomeRecord| {
+            let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| {
+                owned
+                    && entry.state == MessageState::Publishing
+                    && entry.attempt == outcome.attempt
+                    && entry.shard == lease.shard
+            }) else {
+                return false;
+            };
+            entry.moves(outcome.after.state());
+            entry.status = outcome.status;
+            entry.error = outcome.error;
+            match outcome.after {
+                AfterAttempt::RetryAt(at) => entry.eligible_at = at,
+                AfterAttempt::Uncertain => {}
+                AfterAttempt::Published | AfterAttempt::Dead | AfterAttempt::Expired => entry.finished_at = Some(now),
+            }
+            true
+        };
+        Ok(items.into_iter().map(record).collect())
+    }
+
+    pub(super) fn expire(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<bool>, StoreError> {
+        let Owned { lease, items, now } = request;
+        let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        let expire = |wanted: AdmissionRequest| {
+            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
+                owned
+                    && entry.waits()
+                    && entry.generation == wanted.generation
+                    && entry.shard == lease.shard
+                    && entry.expire_at.is_some_and(|expire_at| expire_at <= now)
+            }) else {
+                return false;
+            };
+            entry.moves(MessageState::Expired);
+            entry.finished_at = Some(now);
+            true
+        };
+        Ok(items.into_iter().map(expire).collect())
+    }
+
+    pub(super) fn cancel(&mut self, request: Cancel) -> Result<Cancelled, StoreError> {
+        let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Cancelled::NotFound) };
+        if entry.state == MessageState::Cancelled {
+            return Ok(Cancelled::Already);
+        }
+        if !entry.waits() {
+            return Ok(Cancelled::TooLate(entry.state));
+        }
+        entry.state = MessageState::Cancelled;
+        entry.finished_at = Some(request.now);
+        entry.change = Change::Remade;
+        Ok(Cancelled::Cancelled)
+    }
+
+    pub(super) fn reschedule(&mut self, request: Reschedule) -> Result<Rescheduled, StoreError> {
+        let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Rescheduled::NotFound) };
+        if !entry.waits() {
+            return Ok(Rescheduled::TooLate(entry.state));
+        }
+        entry.state = MessageState::Scheduled;
+        entry.generation += 1;
+        entry.attempt = 0;
+        entry.due_at = request.due_at;
+        entry.eligible_at = request.due_at;
+        entry.change = Change::Remade;
+        Ok(Rescheduled::Rescheduled { generation: entry.generation })
+    }
+
+    /// Writes what changed.
+    pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        let (mut moved, mut remade) = (Vec::new(), Vec::new());
+        for entry in self.entries.into_values() {
+            let changed = match entry.change {
+                Change::Nothing => continue,
+                Change::Moved => &mut moved,
+                Change::Remade => &mut remade,
+            };
+            unit.count_message(Some(entry.before.0), entry.state);
+            changed.push(entry);
+        }
+        write_moved(unit, moved).await?;
+        write_remade(unit, remade).await
+    }
+}
+
+/// The values of [`MOVE`], with which those of [`REMAKE`] begin.
+fn bind_moved(values: &mut Values, entry: &mut Entry) {
+    let (state, generation, attempt) = entry.before;
+    values.push(entry.ordinal).push(message_state_code(state)).push(i64::from(generation)).push(i64::from(attempt));
+    values.push(message_state_code(entry.state)).push(i64::from(entry.attempt)).time(entry.eligible_at);
+    values.optional_time(entry.admitted_at).push(entry.status.map(i64::from)).push(entry.error.take());
+    values.optional_time(entry.finished_at);
+}
+
+async fn write_moved(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
+    let expected = entries.len();
+    let written = MOVE.execute(unit.connection, entries, |values, mut entry| bind_moved(values, &mut entry)).await?;
+    all_written(written, expected)
+}
+
+async fn write_remade(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let mut feeds = Feeds::load(unit).await?;
+    let expected = entries.len();
+    let placed = entries.into_iter().map(|entry| (feeds.next(entry.shard.0), entry)).collect();
+    let written = REMAKE
+        .execute(unit.connection, placed, |values, (seq, mut entry)| {
+            bind_moved(values, &mut entry);
+            values.push(seq).push(i64::from(entry.generation)).time(entry.due_at);
+        })
+        .await?;
+    all_written(written, expected)?;
+    feeds.save(unit).await
+}
