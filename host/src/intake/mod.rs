@@ -1,22 +1,51 @@
 //! Intake: admission over HTTP, on a listener of its own. No guest runs here: an answer takes milliseconds even while a
 //! pack compiles.
 //!
+//! ```text
+//! server ──► admit ──► budget     a place among the requests in flight, or 503 at once
+//! (sockets)  (order)   routes     which pack and generation admits here, or 404
+//!                      body       the raw bytes, as they arrive, inside the byte budget, or 413, 408, 400
+//!                      judge ──►  verify   the signature over the raw bytes, or 401
+//!                      (pure)     keys     which delivery this is, and what it is about, or 400
+//!                      store      the durable commit, or 503
+//!            answer ◄──┘
+//! ```
+//!
 //! Invariants:
 //! - Overload is decided before any durable work, and answered at once: `503` with `Retry-After`.
 //! - `202` comes after the commit.
-//! - What is verified is the raw body.
+//! - What is verified is the raw body, and what is stored is what was verified.
+//! - A refused request leaves nothing but a count. Its reason is counted in full and told outside only as far as it helps
+//!   an honest sender.
+//! - Every `5xx` is a `503`.
 
-use std::sync::Arc;
+mod admit;
+mod answer;
+mod body;
+mod budget;
+mod complaint;
+mod judge;
+mod keys;
+mod meters;
+mod pointer;
+mod routes;
+mod server;
+mod verify;
+
+pub use meters::describe;
+pub use routes::{ActiveGeneration, RouteConflict, RouteTable};
+
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
-use crate::model::names::{Namespace, PackName};
-use crate::model::pack::{GenerationNumber, Manifest};
 use crate::secrets::Secrets;
 use crate::store::Store;
+
+use admit::Intake;
+use server::Bounds;
 
 /// The admission budget.
 #[derive(Debug, Clone)]
@@ -27,52 +56,14 @@ pub struct IntakeOptions {
     pub bytes_max: usize,
     /// One body.
     pub body_bytes_max: usize,
-    /// From the first byte of the head to the answer.
+    /// From the end of a request's head, for which the server has a bound of its own, to the answer.
     pub deadline: Duration,
 }
 
-/// The ways in that are open, replaced as a whole; clones share them.
-#[derive(Clone)]
-pub struct RouteTable {}
-
-/// A generation that admits.
-#[derive(Clone)]
-pub struct ActiveGeneration {
-    /// The pack.
-    pub pack: PackName,
-    /// Its number.
-    pub number: GenerationNumber,
-    /// Its routes' rules.
-    pub manifest: Arc<Manifest>,
-}
-
-/// Two packs want the same route.
-#[derive(Debug, thiserror::Error)]
-#[error("packs `{first}` and `{second}` both declare the route `{path}`: rename one, or serve only one of them")]
-pub struct RouteConflict {
-    /// One pack.
-    pub first: PackName,
-    /// The other.
-    pub second: PackName,
-    /// The path that both declare.
-    pub path: String,
-}
-
-impl RouteTable {
-    /// A table with no routes.
-    pub fn empty() -> Self {
-        Self {}
-    }
-
-    /// Opens the routes of these generations in each of these namespaces, and closes all others.
-    pub fn replace(&self, namespaces: &[Namespace], active: &[ActiveGeneration]) -> Result<(), RouteConflict> {
-        let _ = (namespaces, active);
-        todo!()
-    }
-}
-
 /// Serves until `stop` is cancelled, then answers `503` to what still comes and returns once what was admitted has been
-/// answered.
+/// answered, which takes little more than `options.deadline`.
+///
+/// Install the metrics recorder before: the handles of intake's metrics are taken here, once.
 pub async fn serve(
     listener: TcpListener,
     options: IntakeOptions,
@@ -82,6 +73,9 @@ pub async fn serve(
     env: Env,
     stop: CancellationToken,
 ) {
-    let _ = (listener, options, store, routes, secrets, env, stop);
-    todo!()
+    let intake = Intake::new(options, store, routes, secrets, env);
+    server::run(listener, intake, Bounds::DEFAULT, stop).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! What is answered, and how it is counted. The one place where an outcome becomes a status.
+//!
+//! A [`Refusal`] has two sides: the status, code and message that the sender sees, and the reason that is counted. Several
+//! reasons share one message where telling them apart would help whoever guesses signatures, or would mean nothing outside.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+use crate::env::Entropy;
+use crate::model::ids::{EventId, ReceiptId};
+use crate::model::pack::Answer;
+
+/// The longest `Retry-After`, in seconds; the shortest is 1 (ADM-2).
+const RETRY_AFTER_SECONDS_MAX: u16 = 30;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+macro_rules! refusals {
+    ($($status:ident $code:literal $message:literal { $($(#[$doc:meta])* $name:ident $reason:literal)+ })+) => {
+        /// Why a request was not admitted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Refusal {
+            $($($(#[$doc])* $name,)+)+
+        }
+
+        impl Refusal {
+            /// Every one, in the order of their numbers.
+            pub(super) const ALL: &[Refusal] = &[$($(Refusal::$name,)+)+];
+
+            /// What it is counted under.
+            pub(super) const fn reason(self) -> &'static str {
+                match self { $($(Refusal::$name => $reason,)+)+ }
+            }
+
+            /// What it is answered with.
+            pub(super) const fn status(self) -> StatusCode {
+                match self { $($(Refusal::$name)|+ => StatusCode::$status,)+ }
+            }
+
+            const fn body(self) -> &'static str {
+                match self {
+                    $($(Refusal::$name)|+ => {
+                        concat!(r#"{"error":{"code":""#, $code, r#"","message":""#, $message, r#""}}"#)
+                    })+
+                }
+            }
+        }
+    };
+}
+
+refusals! {
+    BAD_REQUEST "truncated_body" "The body ended before its declared length, or its chunks are malformed." {
+        /// The body broke off.
+        Truncated "truncated_body"
+    }
+    BAD_REQUEST "delivery_key_missing"
+    "This route names deliveries by a header or a field of the JSON body, and the request has not exactly one of it." {
+        /// The key that names the delivery is not there.
+        DeliveryKeyMissing "delivery_key_missing"
+    }
+    BAD_REQUEST "body_not_json" "This route finds the delivery's key in a JSON body, and the body is not JSON." {
+        /// The key that names the delivery cannot be looked for.
+        BodyNotJson "body_not_json"
+    }
+    UNAUTHORIZED "unverified" "The request does not carry a valid signature of this route's secret." {
+        /// A header that the scheme needs is not there.
+        SignatureMissing "signature_missing"
+        /// A header that the scheme needs is there more than once.
+        SignatureRepeated "signature_repeated"
+        /// A header that the scheme needs cannot be what it should be.
+        SignatureMalformed "signature_malformed"
+        /// The time of signing is too far from now.
+        SignatureStale "signature_stale"
+        /// No signature belongs to any of the secrets.
+        SignatureWrong "signature_wrong"
+    }
+    NOT_FOUND "no_route" "No pack serves this address. Addresses have the form /in/{namespace}/{route}." {
+        /// Nothing is there.
+        NoRoute "no_route"
+    }
+    METHOD_NOT_ALLOWED "method_not_allowed" "Deliveries are sent with POST." {
+        /// Not a POST.
+        Method "method_not_allowed"
+    }
+    REQUEST_TIMEOUT "too_slow" "The body did not arrive in time." {
+        /// The body dripped.
+        TooSlow "too_slow"
+    }
+    CONFLICT "conflict" "This delivery's key is taken by an event with another payload, which stays as it was." {
+        /// The same delivery key, another payload.
+        Conflict "conflict"
+    }
+    PAYLOAD_TOO_LARGE "too_large" "The body is larger than this host takes." {
+        /// Too many bytes.
+        TooLarge "too_large"
+    }
+    UNSUPPORTED_MEDIA_TYPE "content_encoding"
+    "Send the body without a content-encoding: it is verified, stored and shown to the pack byte for byte." {
+        /// A compressed body.
+        ContentEncoding "content_encoding"
+    }
+    SERVICE_UNAVAILABLE "unavailable" "Nothing was taken on. Send it again after the time in Retry-After." {
+        /// As many requests in flight as there may be.
+        RequestsFull "requests_full"
+        /// As many bytes in flight as there may be.
+        BytesFull "bytes_full"
+        /// As many connections as there may be.
+        ConnectionsFull "connections_full"
+        /// The host is stopping.
+        Stopping "stopping"
+        /// The store has as much queued as it may.
+        StoreBusy "store_busy"
+        /// The store cannot write.
+        StoreUnavailable "store_unavailable"
+        /// The operator has not given the secret that the route verifies with, or one that cannot be a key.
+        SecretUnusable "secret_unusable"
+    }
+    SERVICE_UNAVAILABLE "unknown" "It may or may not have been taken on. Send it again: it counts once." {
+        /// The store did not say whether it committed.
+        StoreUnknown "store_unknown"
+        /// The deadline came before the commit.
+        CommitTooSlow "commit_too_slow"
+    }
+}
+
+/// What became durable, now or before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Accepted {
+    pub(super) receipt_id: ReceiptId,
+    pub(super) events: Vec<EventId>,
+    pub(super) novelty: Novelty,
+}
+
+/// Whether a delivery came for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Novelty {
+    /// It did.
+    First,
+    /// It was durable before.
+    Duplicate,
+}
+
+/// The answer to a delivery that is durable, in the way that its route demands (ADM-3, ADM-5).
+pub(super) fn accepted(accepted: &Accepted, answer: &Answer) -> Response<Full<Bytes>> {
+    match answer {
+        Answer::Receipt => json(StatusCode::ACCEPTED, receipt(accepted)),
+        Answer::Empty(status) => {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = *status;
+            response
+        }
+    }
+}
+
+/// The status that [`accepted`] gives.
+pub(super) fn accepted_status(answer: &Answer) -> StatusCode {
+    match answer {
+        Answer::Receipt => StatusCode::ACCEPTED,
+        Answer::Empty(status) => *status,
+    }
+}
+
+/// The answer to a request that was not admitted.
+pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<Bytes>> {
+    let mut response = json(refusal.status(), Bytes::from_static(refusal.body().as_bytes()));
+    let headers = response.headers_mut();
+    if refusal.status() == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, retry_after(entropy));
+    }
+    match refusal {
+        Refusal::Method => {
+            headers.insert(ALLOW, HeaderValue::from_static("POST"));
+        }
+        Refusal::ContentEncoding => {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        Refusal::Stopping | Refusal::ConnectionsFull | Refusal::TooSlow => {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Refusal::Truncated
+        | Refusal::DeliveryKeyMissing
+        | Refusal::BodyNotJson
+        | Refusal::SignatureMissing
+        | Refusal::SignatureRepeated
+        | Refusal::SignatureMalformed
+        | Refusal::SignatureStale
+        | Refusal::SignatureWrong
+        | Refusal::NoRoute
+        | Refusal::Conflict
+        | Refusal::TooLarge
+        | Refusal::RequestsFull
+        | Refusal::BytesFull
+        | Refusal::StoreBusy
+        | Refusal::StoreUnavailable
+        | Refusal::SecretUnusable
+        | Refusal::StoreUnknown
+        | Refusal::CommitTooSlow => {}
+    }
+    response
+}
+
+/// The answer to a delivery whose key belongs to an event with another payload: it names that event.
+pub(super) fn conflict(event_id: EventId) -> Response<Full<Bytes>> {
+    let body = Refusal::Conflict.body();
+    let named = format!(r#"{},"event":"{event_id}"}}}}"#, body.trim_end_matches('}'));
+    json(Refusal::Conflict.status(), named)
+}
+
+fn receipt(accepted: &Accepted) -> String {
+    const BYTES_PER_ID: usize = 40;
+    let mut text = String::with_capacity(64 + BYTES_PER_ID * (1 + accepted.events.len()));
+    let duplicate = match accepted.novelty {
+        Novelty::First => false,
+        Novelty::Duplicate => true,
+    };
+    let written = write!(text, r#"{{"receipt":"{}","events":["#, accepted.receipt_id)
+        .and_then(|()| {
+            accepted.events.iter().enumerate().try_for_each(|(position, event)| {
+                let comma = if position == 0 { "" } else { "," };
+                write!(text, r#"{comma}"{event}""#)
+            })
+        })
+        .and_then(|()| write!(text, r#"],"duplicate":{duplicate}}}"#));
+    debug_assert!(written.is_ok(), "a String takes everything");
+    text
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// Whole seconds, spread so that those who were refused together do not come back together.
+fn retry_after(entropy: &dyn Entropy) -> HeaderValue {
+    let mut bytes = [0; 2];
+    entropy.fill(&mut bytes);
+    HeaderValue::from(1 + u16::from_le_bytes(bytes) % RETRY_AFTER_SECONDS_MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use http::HeaderValue;
+
+use super::*;
+use crate::intake::tests::fixture::plain_route;
+
+const DELIVERY: HeaderName = HeaderName::from_static("x-delivery");
+const SOURCE: HeaderName = HeaderName::from_static("x-source");
+
+fn header(name: HeaderName) -> Option<KeyRule> {
+    Some(KeyRule::Header(name))
+}
+
+fn pointer(text: &str) -> Option<KeyRule> {
+    Some(KeyRule::Pointer(text.to_owned()))
+}
+
+fn route(delivery_key: Option<KeyRule>, source_key: Option<KeyRule>) -> Route {
+    let ordering = if source_key.is_some() { Ordering::Source } else { Ordering::None };
+    Route { delivery_key, source_key, ordering, ..plain_route("hooks") }
+}
+
+fn keys(delivery: Option<&str>, source: Option<&str>) -> Result<Keys, Refusal> {
+    Ok(Keys { delivery: delivery.map(str::to_owned), source: source.map(str::to_owned) })
+}
+
+fn headers(pairs: &[(HeaderName, &[u8])]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(name, HeaderValue::from_bytes(value).unwrap());
+    }
+    headers
+}
+
+#[test]
+fn keys_come_from_headers_and_from_the_body() {
+    let request = headers(&[(DELIVERY, b"d-1"), (SOURCE, "café".as_bytes())]);
+    let body = br#"{"id": "evt_1", "object": {"id": 9007199254740993}}"#;
+    assert_eq!(find(&route(header(DELIVERY), header(SOURCE)), &request, b"not json"), keys(Some("d-1"), Some("café")));
+    assert_eq!(
+        find(&route(pointer("/id"), pointer("/object/id")), &request, body),
+        keys(Some("evt_1"), Some("9007199254740993"))
+    );
+    assert_eq!(find(&route(header(DELIVERY), pointer("/id")), &request, body), keys(Some("d-1"), Some("evt_1")));
+    assert_eq!(find(&route(pointer("/id"), header(SOURCE)), &request, body), keys(Some("evt_1"), Some("café")));
+}
+
+#[test]
+fn a_route_without_rules_asks_for_nothing() {
+    assert_eq!(find(&route(None, None), &HeaderMap::new(), b"\xff"), keys(None, None));
+}
+
+// ADM-4
+#[test]
+fn a_declared_delivery_key_has_to_be_there() {
+    let missing = Err(Refusal::DeliveryKeyMissing);
+    let by_header = route(header(DELIVERY), None);
+    let twice = headers(&[(DELIVERY, b"1"), (DELIVERY, b"1")]);
+    for request in [headers(&[]), headers(&[(DELIVERY, b"")]), headers(&[(DELIVERY, b"\xff")]), twice] {
+        assert_eq!(find(&by_header, &request, b""), missing, "{request:?}");
+    }
+    let by_pointer = route(pointer("/id"), None);
+    for body in [r#"{}"#, r#"{"id": null}"#, r#"{"id": ""}"#, r#"{"id": {}}"#, r#"[1]"#, "7"] {
+        assert_eq!(find(&by_pointer, &HeaderMap::new(), body.as_bytes()), missing, "{body}");
+    }
+    for body in ["", "payload=%7B%7D", r#"{"id": 1"#] {
+        assert_eq!(find(&by_pointer, &HeaderMap::new(), body.as_bytes()), Err(Refusal::BodyNotJson), "{body}");
+    }
+}
+
+#[test]
+fn a_missing_source_key_loses_no_delivery() {
+    let request = headers(&[(DELIVERY, b"d-1")]);
+    for body in [r#"{}"#, r#"{"object": {"id": true}}"#, "payload=%7B%7D", ""] {
+        let found = find(&route(header(DELIVERY), pointer("/object/id")), &request, body.as_bytes());
+        assert_eq!(found, keys(Some("d-1"), None), "{body}");
+    }
+    assert_eq!(find(&route(header(DELIVERY), header(SOURCE)), &request, b""), keys(Some("d-1"), None));
+}
+
+#[test]
+fn a_route_that_does_not_order_has_no_source_key() {
+    let unordered = Route { ordering: Ordering::None, ..route(header(DELIVERY), pointer("/id")) };
+    let request = headers(&[(DELIVERY, b"d-1")]);
+    assert_eq!(find(&unordered, &request, br#"{"id": 1}"#), keys(Some("d-1"), None));
+}
+
+#[test]
+fn a_long_key_becomes_its_hash_and_stays_a_key_of_its_own() {
+    let rule = route(header(DELIVERY), None);
+    let of = |key: &str| find(&rule, &headers(&[(DELIVERY, key.as_bytes())]), b"").unwrap().delivery.unwrap();
+    let longest = "k".repeat(KEY_BYTES_MAX);
+    assert_eq!(of(&longest), longest);
+    let (one, other) = (of(&format!("{longest}1")), of(&format!("{longest}2")));
+    assert!(one.starts_with("sha256:") && one.len() == 71 && one != other);
+}

@@ -1,0 +1,100 @@
+//! What intake counts (OBS-1). The handles are taken once: looking one up by its labels costs more than an answer's other
+//! bookkeeping together.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use super::answer::{Novelty, Refusal};
+
+const ANSWERS: &str = "forebay_intake_answers_total";
+const IN_FLIGHT: &str = "forebay_intake_in_flight";
+const BYTES_IN_FLIGHT: &str = "forebay_intake_bytes_in_flight";
+const SECONDS: &str = "forebay_intake_seconds";
+const UNORDERED: &str = "forebay_intake_unordered_total";
+const MALFORMED: &str = "forebay_intake_malformed_heads_total";
+
+/// Says what intake's metrics mean, to the recorder that is installed.
+pub fn describe() {
+    describe_counter!(ANSWERS, "Answers of the intake listener, by status and by the reason behind it");
+    describe_gauge!(IN_FLIGHT, "Requests that hold a place of the admission budget");
+    describe_gauge!(BYTES_IN_FLIGHT, Unit::Bytes, "Bytes of bodies that hold a part of the admission budget");
+    describe_histogram!(SECONDS, Unit::Seconds, "From the end of a request's head to its answer");
+    describe_counter!(
+        UNORDERED,
+        "Deliveries to a route ordered by source that carry no source key, worked off in no order"
+    );
+    describe_counter!(MALFORMED, "Connections that ended because what came was not HTTP or its head was too large");
+}
+
+/// The handles.
+pub(super) struct Meters {
+    refused: Vec<Counter>,
+    stored: Counter,
+    duplicate: Counter,
+    pub(super) in_flight: Gauge,
+    pub(super) bytes_in_flight: Gauge,
+    seconds: Histogram,
+    pub(super) unordered: Counter,
+    pub(super) malformed: Counter,
+}
+
+impl Meters {
+    pub(super) fn new() -> Self {
+        let refused = Refusal::ALL.iter().map(|refusal| answers(refusal.status(), refusal.reason())).collect();
+        Self {
+            refused,
+            stored: answers(StatusCode::ACCEPTED, reason(Novelty::First)),
+            duplicate: answers(StatusCode::ACCEPTED, reason(Novelty::Duplicate)),
+            in_flight: gauge!(IN_FLIGHT),
+            bytes_in_flight: gauge!(BYTES_IN_FLIGHT),
+            seconds: histogram!(SECONDS),
+            unordered: counter!(UNORDERED),
+            malformed: counter!(MALFORMED),
+        }
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) {
+        // `ALL` is in the order of the enum's numbers.
+        self.refused[refusal as usize].increment(1);
+    }
+
+    pub(super) fn accepted(&self, novelty: Novelty, status: StatusCode) {
+        match (status, novelty) {
+            (StatusCode::ACCEPTED, Novelty::First) => self.stored.increment(1),
+            (StatusCode::ACCEPTED, Novelty::Duplicate) => self.duplicate.increment(1),
+            // A status that a route demands; there are few such routes, and they pay for the lookup.
+            (status, novelty) => answers(status, reason(novelty)).increment(1),
+        }
+    }
+
+    pub(super) fn took(&self, elapsed: Duration) {
+        self.seconds.record(elapsed);
+    }
+}
+
+fn answers(status: StatusCode, reason: &'static str) -> Counter {
+    counter!(ANSWERS, "status" => status.as_str().to_owned(), "reason" => reason)
+}
+
+fn reason(novelty: Novelty) -> &'static str {
+    match novelty {
+        Novelty::First => "stored",
+        Novelty::Duplicate => "duplicate",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusals_number_is_its_place() {
+        for (place, &refusal) in Refusal::ALL.iter().enumerate() {
+            assert_eq!(refusal as usize, place);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Intake over real HTTP on loopback, in front of a real store.
+
+mod admission;
+mod client;
+pub(super) mod fixture;
+mod overload;
+mod sockets;
