@@ -8,6 +8,8 @@
 
 mod limiter;
 mod scheduler;
+#[cfg(test)]
+mod tests;
 
 pub use limiter::{Admission, Denial, Pressure, Probe, StoreHealth, admit};
 pub use scheduler::{CentralClaimScheduler, SchedulerHandle, Tick};

@@ -34,6 +34,9 @@ const COMPANY_WAIT: Duration = Duration::from_millis(1);
 /// The part of all slots that is company enough: one in so many.
 const COMPANY_PART: u32 = 2;
 
+/// How far past the end of a delay or a lease it is certainly over.
+const PAST: Duration = Duration::from_millis(1);
+
 /// Wakes a scheduler, and tells it how the store is; clones share it.
 #[derive(Clone, Default)]
 pub struct SchedulerHandle {
@@ -259,7 +262,7 @@ impl CentralClaimScheduler {
             return;
         }
         let pause = match self.store.next_claimable_at(self.executors.pack()).await {
-            Ok(Some(next)) if next > looked_at => next.since(self.env.now()).min(self.options.poll),
+            Ok(Some(next)) if next >= looked_at => (next + PAST).since(self.env.now()).min(self.options.poll),
             // Claimable already, and the claim took some: the rest was beyond one claim's reach.
             Ok(Some(_)) if rows > 0 => return,
             // Claimable but not for this runtime, or not at all.

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::guest::{Due, EmittedMessage};
 use crate::model::event::Event;
-use crate::model::failure::Failure;
+use crate::model::failure::{Failure, cut};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::NewMessage;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
@@ -46,9 +46,10 @@ pub(super) fn disposition(
     now: Timestamp,
 ) -> Option<Disposition> {
     Some(match ended {
-        Ended::Ignored { reason } => Disposition::Done { note: Some(reason), ignored: true, messages: Vec::new() },
+        Ended::Ignored { reason } => Disposition::Done { note: Some(cut(reason)), ignored: true, messages: Vec::new() },
         Ended::Ran { note, messages } => {
-            Disposition::Done { note, ignored: false, messages: new_messages(messages, event, now) }
+            let messages = new_messages(messages, event, now);
+            Disposition::Done { note: note.map(cut), ignored: false, messages }
         }
         Ended::Failed(failure) => failed(failure, item, failed_head, retry, now),
         Ended::Released => Disposition::Release,

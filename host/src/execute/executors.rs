@@ -145,9 +145,10 @@ impl Executors {
         self.shared.slots.reserve(count)
     }
 
-    /// Returns once a slot was given back since the last call. For one caller at a time.
+    /// Returns once a slot was given back since the last call, and at times without one: look again. One caller at a
+    /// time.
     pub async fn freed(&self) {
-        self.shared.slots.freed().await;
+        self.shared.slots.returned().await;
     }
 
     /// A keeper of these executors' leases; exactly one must run.
@@ -176,13 +177,18 @@ impl Executors {
         env::spawn_on(&self.shared.parts.runtime, "executor batch", shared.start(rows));
     }
 
+    /// Returns once no row is in work.
+    pub async fn idle(&self) {
+        self.shared.slots.all_free().await;
+    }
+
     /// Waits until no row is in work, at most for `bound`; then releases what is. Nothing may be dispatched any more.
     pub async fn drain(&self, bound: Duration) {
-        if timeout(bound, self.shared.slots.all_free()).await.is_ok() {
+        if timeout(bound, self.idle()).await.is_ok() {
             return;
         }
         self.shared.release.cancel();
-        if timeout(RELEASE_BOUND, self.shared.slots.all_free()).await.is_err() {
+        if timeout(RELEASE_BOUND, self.idle()).await.is_err() {
             tracing::warn!(pack = %self.pack(), "rows were not released in time; they come back when their leases run out");
         }
     }

@@ -26,6 +26,10 @@ mod heartbeat;
 mod held;
 mod signals;
 mod slots;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use catalog::Generations;
 pub use executors::{ClaimTimes, ExecutorParts, Executors};

@@ -1,5 +1,8 @@
 //! A pool: the scheduler, the executors and the lease keeper of one pack.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use metrics::counter;

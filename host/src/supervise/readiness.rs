@@ -45,3 +45,30 @@ pub(super) fn complaint(pack: &PackName, condition: Condition, now: Duration, st
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(60);
+    const HEALTHY: Condition =
+        Condition { scheduler_alive: true, keeper_alive: true, drained_at: Duration::from_secs(100) };
+
+    fn complain(condition: Condition, now_secs: u64) -> Option<String> {
+        complaint(&"github".parse().unwrap(), condition, Duration::from_secs(now_secs), STALL)
+    }
+
+    #[test]
+    fn a_pool_in_which_nothing_drains_is_not_ready() {
+        assert_eq!(complain(HEALTHY, 160), None);
+        assert_eq!(complain(HEALTHY, 161).unwrap(), "nothing of pack `github` has drained for 61 s");
+    }
+
+    #[test]
+    fn a_pool_without_its_tasks_is_not_ready() {
+        let reason = complain(Condition { scheduler_alive: false, ..HEALTHY }, 100);
+        assert_eq!(reason.unwrap(), "the scheduler of pack `github` is dead");
+        let reason = complain(Condition { keeper_alive: false, ..HEALTHY }, 100);
+        assert_eq!(reason.unwrap(), "the lease keeper of pack `github` is dead");
+    }
+}

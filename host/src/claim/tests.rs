@@ -1,0 +1,215 @@
+//! The scheduler over a real store: when it claims, how much, and when it leaves the queue alone.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::{CentralClaimScheduler, ClaimOptions, Denial, Probe, SchedulerHandle, Tick};
+use crate::env;
+use crate::execute::Executors;
+use crate::execute::testing::{Harness, Step, succeed};
+use crate::model::failure::FailureClass;
+use crate::model::work_item::WorkState;
+
+/// Longer than any test: with it, nothing is found by polling.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+fn patient() -> ClaimOptions {
+    ClaimOptions { poll: NEVER, ..ClaimOptions::default() }
+}
+
+fn scheduler(harness: &Harness, executors: &Executors, options: ClaimOptions) -> CentralClaimScheduler {
+    scheduler_behind(&SchedulerHandle::default(), harness, executors, options)
+}
+
+fn scheduler_behind(
+    handle: &SchedulerHandle,
+    harness: &Harness,
+    executors: &Executors,
+    options: ClaimOptions,
+) -> CentralClaimScheduler {
+    CentralClaimScheduler::new(options, harness.store.clone(), executors.clone(), harness.env.clone(), handle.clone())
+}
+
+// SCH-1
+#[tokio::test]
+async fn a_pool_of_one_executor_claims_through_the_scheduler_too() {
+    let harness = Harness::new().await;
+    harness.load(|_, _| succeed());
+    let ids = harness.enqueue(["a", "b", "c"]).await;
+    let executors = harness.executors(1);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    for id in ids {
+        assert_eq!(scheduler.tick(harness.now()).await, Tick::Full { rows: 1 });
+        executors.idle().await;
+        assert_eq!(harness.detail(id).await.state, WorkState::Done, "in order of arrival");
+    }
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 0 });
+    assert_eq!(executors.vitals().claims(), 4);
+}
+
+// SCH-2
+#[tokio::test]
+async fn more_executors_claim_bigger_batches_not_more_often() {
+    let harness = Harness::new().await;
+    harness.load(|_, _| succeed());
+    harness.enqueue(["event"; 40]).await;
+    let executors = harness.executors(64);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 40 });
+    executors.idle().await;
+    assert_eq!(executors.vitals().claims(), 1);
+    assert_eq!(executors.vitals().finishes(), 40);
+}
+
+#[tokio::test]
+async fn the_queue_is_left_alone_while_no_slot_is_free() {
+    let harness = Harness::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = Arc::clone(&gate);
+    harness.load(move |_, _| Step::Wait(Arc::clone(&waiting)));
+    harness.enqueue(["a", "b", "c"]).await;
+    let executors = harness.executors(2);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Full { rows: 2 });
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Denied(Denial::NoSlot));
+    assert_eq!(executors.vitals().claims(), 1);
+    gate.add_permits(2);
+    executors.idle().await;
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 1 });
+}
+
+// PRS-2
+#[tokio::test]
+async fn the_drain_budget_holds_whatever_the_slots() {
+    let harness = Harness::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = Arc::clone(&gate);
+    harness.load(move |_, _| Step::Wait(Arc::clone(&waiting)));
+    harness.enqueue(["event"; 10]).await;
+    let executors = harness.executors(8);
+    let budget = ClaimOptions { max_processing_rows: NonZeroU32::new(3), ..patient() };
+    let mut scheduler = scheduler(&harness, &executors, budget);
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Full { rows: 3 });
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Denied(Denial::BudgetSpent));
+    gate.add_permits(3);
+    executors.idle().await;
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Full { rows: 3 });
+}
+
+#[tokio::test]
+async fn rows_of_generations_that_are_not_loaded_are_left_to_others() {
+    let harness = Harness::new().await;
+    harness.enqueue(["a"]).await;
+    let executors = harness.executors(1);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::NothingLoaded);
+    assert_eq!(executors.vitals().claims(), 0);
+    harness.load(|_, _| succeed());
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Full { rows: 1 });
+}
+
+// PRS-1
+#[tokio::test]
+async fn a_failed_probe_leaves_fresh_rows_and_reclaims_stale_ones() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, attempt| if attempt == 1 { Step::Hang } else { succeed() });
+    harness.enqueue(["stale"]).await;
+    let abandoned = harness.suspended_executors(1);
+    harness.claim_into(&abandoned, 1).await;
+    starts.recv().await.unwrap();
+    harness.enqueue(["fresh"]).await;
+    harness.clock.advance(abandoned.lease() + Duration::from_secs(1));
+
+    let executors = harness.executors(8);
+    let handle = SchedulerHandle::default();
+    let mut scheduler = scheduler_behind(&handle, &harness, &executors, patient());
+    handle.probed(Probe::Failed);
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::StaleOnly { rows: 1 });
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::StaleOnly { rows: 0 });
+    handle.probed(Probe::Answered);
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 1 });
+}
+
+// PRS-1
+#[tokio::test]
+async fn a_store_that_failed_is_left_alone_until_the_pause_is_over() {
+    let harness = Harness::new().await;
+    harness.load(|_, _| succeed());
+    let executors = harness.executors(1);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    harness.store.close().await;
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Failed);
+    let denied = scheduler.tick(harness.now()).await;
+    assert!(matches!(denied, Tick::Denied(Denial::StoreFailing { .. })), "{denied:?}");
+    assert_eq!(executors.vitals().claims(), 1);
+    assert_eq!(executors.free(), 1, "a failed claim keeps no slot");
+    harness.clock.advance(Duration::from_secs(1));
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::Failed);
+}
+
+// SCH-3
+#[tokio::test]
+async fn an_idle_scheduler_claims_when_called_and_not_otherwise() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| succeed());
+    let executors = harness.executors(4);
+    let stop = CancellationToken::new();
+    let running = env::spawn("scheduler", scheduler(&harness, &executors, patient()).run(stop.clone()));
+    const EVENTS: u64 = 20;
+    for _ in 0..EVENTS {
+        harness.enqueue(["a"]).await;
+        starts.recv().await.unwrap();
+        executors.idle().await;
+    }
+    // One look at the start, and for each event one for its enqueue and at most one for what its finish may have
+    // promoted: none because a slot was free.
+    assert!(executors.vitals().claims() <= 1 + 2 * EVENTS, "{} claims", executors.vitals().claims());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+// SCH-3
+#[tokio::test]
+async fn a_delayed_row_is_claimed_when_its_time_comes_without_polling() {
+    let harness = Harness::with_system_clock().await;
+    let mut starts = harness.load(|_, attempt| {
+        if attempt == 1 {
+            Step::Fail(FailureClass::Retry { delay: Some(Duration::from_millis(30)) })
+        } else {
+            succeed()
+        }
+    });
+    let [id] = harness.enqueue(["a"]).await;
+    let executors = harness.executors(1);
+    let stop = CancellationToken::new();
+    let running = env::spawn("scheduler", scheduler(&harness, &executors, patient()).run(stop.clone()));
+    starts.recv().await.unwrap();
+    starts.recv().await.unwrap();
+    executors.idle().await;
+    assert_eq!(harness.detail(id).await.state, WorkState::Done);
+    assert!(executors.vitals().claims() <= 8, "{} claims", executors.vitals().claims());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_backlog_is_drained_in_batches() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| succeed());
+    harness.enqueue(["event"; 200]).await;
+    let executors = harness.executors(16);
+    let stop = CancellationToken::new();
+    let running = env::spawn("scheduler", scheduler(&harness, &executors, patient()).run(stop.clone()));
+    for _ in 0..200 {
+        starts.recv().await.unwrap();
+    }
+    stop.cancel();
+    running.await.unwrap();
+    executors.idle().await;
+    assert_eq!(executors.vitals().finishes(), 200);
+    assert!(executors.vitals().claims() < 100, "{} claims", executors.vitals().claims());
+}

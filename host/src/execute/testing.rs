@@ -1,0 +1,294 @@
+//! What the tests of claim, execute and supervise share: a real store with one installed pack, and flows that do what a
+//! test wants.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+
+use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES};
+use crate::env::{Env, ManualClock, SeededEntropy};
+use crate::guest::{FlowOutput, Prepared};
+use crate::model::event::Event;
+use crate::model::failure::{Failure, FailureClass};
+use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
+use crate::model::names::{Namespace, PackName};
+use crate::model::pack::{
+    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, Route, Verification,
+};
+use crate::model::time::Timestamp;
+use crate::store::{ClaimRequest, Delivery, Enqueued, NewEvent, Store, StoreOptions, WorkItemDetail};
+
+/// When tests begin.
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+/// A store with the pack `test`, and time that stands still unless a test moves it.
+pub(crate) struct Harness {
+    pub(crate) store: Store,
+    pub(crate) env: Env,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) generations: Generations,
+    pub(crate) generation: GenerationNumber,
+    data: tempfile::TempDir,
+}
+
+/// What a scripted flow does with an event.
+pub(crate) enum Step {
+    Succeed(FlowOutput),
+    Ignore,
+    Fail(FailureClass),
+    Panic,
+    Hang,
+    /// Succeeds once the semaphore has a permit, which it uses up.
+    Wait(Arc<Semaphore>),
+}
+
+type Script = Box<dyn Fn(&Event, u32) -> Step + Send + Sync>;
+
+/// A flow that follows a script, and tells of every event whose `run` begins.
+pub(crate) struct ScriptedFlow {
+    manifest: Arc<Manifest>,
+    script: Script,
+    started: mpsc::UnboundedSender<EventId>,
+}
+
+pub(crate) fn pack() -> PackName {
+    "test".parse().unwrap()
+}
+
+pub(crate) fn namespace() -> Namespace {
+    "acme".parse().unwrap()
+}
+
+pub(crate) fn succeed() -> Step {
+    Step::Succeed(FlowOutput { note: None, messages: Vec::new() })
+}
+
+/// A manifest with the route `in`, ordered by source where an event has a source key.
+pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
+    Manifest {
+        name: pack(),
+        version: "1".to_owned(),
+        imports: Vec::new(),
+        limits: GuestLimits::DEFAULT,
+        routes: vec![Route {
+            path: "in".parse().unwrap(),
+            verification: Verification::Plain,
+            delivery_key: None,
+            source_key: None,
+            ordering: Ordering::Source,
+            failed_head,
+            keep_headers: Vec::new(),
+            answer: Answer::Receipt,
+        }],
+        destinations: vec!["sink".parse().unwrap()],
+        settings: std::collections::BTreeMap::new(),
+    }
+}
+
+impl Harness {
+    pub(crate) async fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(START));
+        let env = Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(1)) };
+        Self::in_env(env, clock).await
+    }
+
+    /// A harness whose time passes by itself; its `clock` moves nothing.
+    pub(crate) async fn with_system_clock() -> Self {
+        Self::in_env(Env::system(), Arc::new(ManualClock::at(START))).await
+    }
+
+    async fn in_env(env: Env, clock: Arc<ManualClock>) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let options = StoreOptions {
+            data: data.path().to_owned(),
+            shards: 1,
+            queue_requests_max: 10_000,
+            queue_bytes_max: 64 * 1024 * 1024,
+            readers: 2,
+            read_timeout: Duration::from_secs(10),
+        };
+        let store = Store::open(options, env.clone()).await.unwrap();
+        store.ensure_namespaces(&[namespace()], START).await.unwrap();
+        let component = Bytes::from_static(b"native");
+        let installed = store.install_pack(&pack(), [1; 32], "native".to_owned(), component, START).await.unwrap();
+        let generations = Generations::default();
+        Self { store, env, clock, generations, generation: installed.number, data }
+    }
+
+    /// Where the store is; gone with the harness.
+    pub(crate) fn directory(&self) -> &Path {
+        self.data.path()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.env.now()
+    }
+
+    /// Loads a flow that follows `script`. Returns where it tells of the events that it runs.
+    pub(crate) fn load(
+        &self,
+        script: impl Fn(&Event, u32) -> Step + Send + Sync + 'static,
+    ) -> mpsc::UnboundedReceiver<EventId> {
+        self.load_under(manifest(FailedHeadPolicy::DEFAULT), script)
+    }
+
+    pub(crate) fn load_under(
+        &self,
+        manifest: Manifest,
+        script: impl Fn(&Event, u32) -> Step + Send + Sync + 'static,
+    ) -> mpsc::UnboundedReceiver<EventId> {
+        let (started, starts) = mpsc::unbounded_channel();
+        let flow = ScriptedFlow { manifest: Arc::new(manifest), script: Box::new(script), started };
+        self.generations.insert(pack(), self.generation, Arc::new(flow));
+        starts
+    }
+
+    pub(crate) fn parts(&self, options: ExecuteOptions) -> ExecutorParts {
+        ExecutorParts {
+            pack: pack(),
+            options,
+            store: self.store.clone(),
+            generations: self.generations.clone(),
+            env: self.env.clone(),
+            runtime: Handle::current(),
+        }
+    }
+
+    pub(crate) fn executors(&self, slots: u32) -> Executors {
+        Executors::new(self.parts(ExecuteOptions { slots, ..ExecuteOptions::default() }))
+    }
+
+    /// Enqueues one event for each body, with no order among them.
+    pub(crate) async fn enqueue<const N: usize>(&self, bodies: [&str; N]) -> [WorkItemId; N] {
+        self.enqueue_events(bodies.map(|body| (None, body))).await
+    }
+
+    /// Enqueues one event for each body, in the lane of `source_key`.
+    pub(crate) async fn enqueue_in_lane<const N: usize>(&self, source_key: &str, bodies: [&str; N]) -> [WorkItemId; N] {
+        self.enqueue_events(bodies.map(|body| (Some(source_key.to_owned()), body))).await
+    }
+
+    async fn enqueue_events<const N: usize>(&self, events: [(Option<String>, &str); N]) -> [WorkItemId; N] {
+        let now = self.now();
+        let events = events.map(|(source_key, body)| {
+            let id = EventId::new(now, self.env.id_entropy());
+            NewEvent {
+                id,
+                work_item_id: WorkItemId::new(now, self.env.id_entropy()),
+                delivery_key: id.to_string(),
+                source_key,
+                payload_digest: Sha256::digest(body).into(),
+                body: Bytes::copy_from_slice(body.as_bytes()),
+            }
+        });
+        let ids = events.each_ref().map(|event| event.work_item_id);
+        let delivery = Delivery {
+            receipt_id: ReceiptId::new(now, self.env.id_entropy()),
+            namespace: namespace(),
+            pack: pack(),
+            generation: self.generation,
+            route: "in".parse().unwrap(),
+            content_type: "text/plain".to_owned(),
+            headers: Vec::new(),
+            received_at: now,
+            events: events.to_vec(),
+        };
+        assert!(matches!(self.store.enqueue(delivery).await.unwrap(), Enqueued::Stored { .. }));
+        ids
+    }
+
+    /// Executors whose clock stands still while the harness' moves, as that of a suspended process does.
+    pub(crate) fn suspended_executors(&self, slots: u32) -> Executors {
+        let clock = Arc::new(ManualClock::at(self.now()));
+        let env = Env { clock, entropy: Arc::clone(&self.env.entropy) };
+        let options = ExecuteOptions { slots, ..ExecuteOptions::default() };
+        Executors::new(ExecutorParts { env, ..self.parts(options) })
+    }
+
+    /// Claims up to `rows_max` rows and puts them to work, as a scheduler does. Returns how many there were.
+    pub(crate) async fn claim_into(&self, executors: &Executors, rows_max: u32) -> usize {
+        self.claim_for(executors, executors.generations(), rows_max).await
+    }
+
+    /// [`Self::claim_into`], for these generations whether or not they are loaded.
+    pub(crate) async fn claim_for(
+        &self,
+        executors: &Executors,
+        generations: Vec<GenerationNumber>,
+        rows_max: u32,
+    ) -> usize {
+        let slots = executors.reserve(rows_max).expect("enough slots are free");
+        let (now, sent) = (self.now(), self.env.clock.monotonic());
+        let request = ClaimRequest {
+            pack: pack(),
+            generations,
+            work_types: SERVED_WORK_TYPES.to_vec(),
+            rows_max,
+            stale_only: false,
+            lease: LeaseToken::new(now, self.env.id_entropy()),
+            lease_duration: executors.lease(),
+            now,
+        };
+        let claimed = self.store.claim(request).await.unwrap();
+        let count = claimed.len();
+        executors.dispatch(claimed, slots, ClaimTimes { sent, sent_at: now, answered: sent });
+        count
+    }
+
+    pub(crate) async fn detail(&self, id: WorkItemId) -> WorkItemDetail {
+        self.store.work_item(id).await.unwrap().unwrap()
+    }
+}
+
+impl Flow for ScriptedFlow {
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    fn prepare<'a>(&'a self, event: &'a Event, attempt: u32, _: Instant) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        async move {
+            match (self.script)(event, attempt) {
+                Step::Ignore => Ok(Prepared::Ignore { reason: "of no interest".to_owned() }),
+                Step::Succeed(_) | Step::Fail(_) | Step::Panic | Step::Hang | Step::Wait(_) => {
+                    Ok(Prepared::Run { state: Bytes::from_static(b"state") })
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn run<'a>(
+        &'a self,
+        event: &'a Event,
+        attempt: u32,
+        state: Bytes,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        async move {
+            assert_eq!(state, "state");
+            // A test that does not listen has no receiver any more.
+            let _ = self.started.send(event.id);
+            let nothing = FlowOutput { note: None, messages: Vec::new() };
+            match (self.script)(event, attempt) {
+                Step::Succeed(output) => Ok(output),
+                Step::Ignore => panic!("an ignored event is not run"),
+                Step::Fail(class) => Err(Failure::new(class, "as scripted")),
+                Step::Panic => panic!("as scripted"),
+                Step::Hang => std::future::pending().await,
+                Step::Wait(gate) => {
+                    gate.acquire().await.unwrap().forget();
+                    Ok(nothing)
+                }
+            }
+        }
+        .boxed()
+    }
+}
