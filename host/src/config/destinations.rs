@@ -1,0 +1,119 @@
+//! `[destinations.NAME]`: from the file's words to a [`Destination`].
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::sources::Settings;
+use super::units;
+use crate::model::destination::{Destination, LaneLimits};
+use crate::model::message::UncertainPolicy;
+use crate::model::names::{DestinationName, SecretName};
+use crate::model::retry::RetryPolicy;
+
+/// A destination as it is written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DestinationDocument {
+    url: Option<String>,
+    secret: Option<String>,
+    #[serde(rename = "deadline_ms", with = "units::millis")]
+    deadline: Duration,
+    #[serde(rename = "retry_initial_ms", with = "units::millis")]
+    retry_initial: Duration,
+    #[serde(rename = "retry_max_ms", with = "units::millis")]
+    retry_max: Duration,
+    attempts_max: u32,
+    uncertain: UncertainWord,
+    in_flight_messages: u32,
+    #[serde(rename = "in_flight_mib", with = "units::mib")]
+    in_flight_bytes: usize,
+    weight: u32,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum UncertainWord {
+    Retry,
+    Hold,
+    End,
+}
+
+impl Default for DestinationDocument {
+    fn default() -> Self {
+        Self {
+            url: None,
+            secret: None,
+            deadline: Duration::from_secs(15),
+            retry_initial: Duration::from_secs(1),
+            retry_max: Duration::from_secs(3_600),
+            attempts_max: 12,
+            uncertain: UncertainWord::Retry,
+            in_flight_messages: 32,
+            in_flight_bytes: 16 * units::MIB,
+            weight: 1,
+        }
+    }
+}
+
+impl DestinationDocument {
+    /// Checks what its keys cannot be checked for one by one. What is wrong is noted in `settings`.
+    pub(super) fn check(self, name: &str, settings: &mut Settings) -> Option<Destination> {
+        let path = |key: &str| format!("destinations.{name}.{key}");
+        let parsed_name = name.parse::<DestinationName>().map_err(|error| {
+            settings.refuse(&format!("destinations.{name}"), format_args!("is no destination: {error}"));
+        });
+        let url = match self.url.as_deref() {
+            None => Err("is missing: a destination needs an address".to_owned()),
+            Some(text) => parse_url(text),
+        };
+        let url = url.map_err(|reason| settings.refuse(&path("url"), reason));
+        let secret = match self.secret.as_deref().map(str::parse::<SecretName>).transpose() {
+            Ok(secret) => Ok(secret),
+            Err(_) => {
+                let reason = "must be the name of a secret, 1 to 63 of a-z, 0-9, `-` and `_`, not the secret itself";
+                settings.refuse(&path("secret"), reason);
+                Err(())
+            }
+        };
+        if self.retry_initial > self.retry_max {
+            settings.refuse(&path("retry_initial_ms"), "must not be more than `retry_max_ms`");
+        }
+        Some(Destination {
+            name: parsed_name.ok()?,
+            url: url.ok()?,
+            secret: secret.ok()?,
+            deadline: self.deadline,
+            retry: RetryPolicy { initial: self.retry_initial, max: self.retry_max, failures_max: self.attempts_max },
+            uncertain: match self.uncertain {
+                UncertainWord::Retry => UncertainPolicy::Retry,
+                UncertainWord::Hold => UncertainPolicy::Hold,
+                UncertainWord::End => UncertainPolicy::End,
+            },
+            limits: LaneLimits { messages: self.in_flight_messages, bytes: self.in_flight_bytes as u64 },
+            weight: self.weight,
+        })
+    }
+}
+
+/// An `http` or `https` address with a host and without user or password. A refusal does not repeat it: it may carry a
+/// token.
+fn parse_url(text: &str) -> Result<http::Uri, String> {
+    let uri: http::Uri = text.parse().map_err(|_| "is not a URL".to_owned())?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err("must begin with http:// or https://".to_owned());
+    }
+    let Some(authority) = uri.authority() else {
+        return Err("must name a host".to_owned());
+    };
+    if authority.as_str().contains('@') {
+        return Err("must not contain a user or a password: sign with `secret` instead".to_owned());
+    }
+    if authority.host().is_empty() {
+        return Err("must name a host".to_owned());
+    }
+    if text.contains('#') {
+        return Err("must not contain a fragment".to_owned());
+    }
+    Ok(uri)
+}
