@@ -1,1 +1,113 @@
-//! To come.
+//! The operators' interface: health, metrics and the API, on a listener of its own.
+//!
+//! ```text
+//!  GET  /healthz                            the process answers
+//!  GET  /readyz                             it does its work, or why not
+//!  GET  /metrics                            Prometheus text
+//!  GET  /api/v1/stats                       how many stand in which state
+//!  GET  /api/v1/events[/{id}]               POST /api/v1/work-items/{id}/skip
+//!  GET  /api/v1/work-items/{id}             POST /api/v1/messages/{id}/cancel
+//!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/reschedule
+//! ```
+//!
+//! Invariants:
+//! - Everything but the two probes is asked for with a bearer token, if there is one. Without one the listener is on
+//!   loopback, and answers only what names it by a loopback name: a web page that rebinds its own name reaches nothing.
+//! - A secret is in no answer. Bodies are cut to [`BODY_SHOWN_BYTES_MAX`].
+//! - Connections, requests, time and pages are bounded; nothing here competes with admission or delivery.
+//! - What goes over the wire is defined in [`wire`], apart from the model.
+
+mod access;
+mod error;
+mod events;
+mod health;
+mod listener;
+mod messages;
+mod parameters;
+pub mod wire;
+mod work_items;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{get, post};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::env::Env;
+use crate::secrets::Secret;
+use crate::store::Store;
+use crate::supervise::Supervisor;
+use crate::timeline::Timeline;
+
+pub use wire::BODY_SHOWN_BYTES_MAX;
+
+/// The largest request body.
+const REQUEST_BYTES_MAX: usize = 16 * 1_024;
+
+/// Who may ask.
+#[derive(Debug, Clone)]
+pub struct AdminOptions {
+    /// The bearer token; `None` only on loopback.
+    pub token: Option<Secret>,
+}
+
+/// What the answers are made of.
+#[derive(Clone)]
+pub struct AdminParts {
+    /// The store.
+    pub store: Store,
+    /// Recorded metrics.
+    pub metrics: PrometheusHandle,
+    /// How far the host has come.
+    pub stage: watch::Receiver<Stage>,
+    /// Time and chance.
+    pub env: Env,
+}
+
+/// How far a host has come.
+#[derive(Clone)]
+pub enum Stage {
+    /// Not everything runs yet.
+    Starting,
+    /// Everything runs.
+    Serving {
+        /// Works events off.
+        supervisor: Supervisor,
+        /// Delivers messages.
+        timeline: Timeline,
+    },
+    /// It takes nothing new.
+    Stopping,
+}
+
+/// Serves until `stop` is cancelled, then answers what has been asked and returns.
+pub async fn serve(listener: TcpListener, options: AdminOptions, parts: AdminParts, stop: CancellationToken) {
+    listener::serve(listener, router(options, parts), stop).await;
+}
+
+fn router(options: AdminOptions, parts: AdminParts) -> Router {
+    let gate = Arc::new(access::Gate::new(options.token));
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .route("/api/v1/stats", get(health::stats))
+        .route("/api/v1/events", get(events::list))
+        .route("/api/v1/events/{id}", get(events::show))
+        .route("/api/v1/work-items/{id}", get(work_items::show))
+        .route("/api/v1/work-items/{id}/skip", post(work_items::skip))
+        .route("/api/v1/messages", get(messages::list))
+        .route("/api/v1/messages/{id}", get(messages::show))
+        .route("/api/v1/messages/{id}/cancel", post(messages::cancel))
+        .route("/api/v1/messages/{id}/reschedule", post(messages::reschedule))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
+        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(gate, access::guard))
+        .with_state(parts)
+}

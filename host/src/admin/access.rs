@@ -1,0 +1,89 @@
+//! Who may ask, and how many at once.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, header};
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+
+use super::error::ApiError;
+use crate::secrets::Secret;
+
+/// Requests that are worked on at once; the next one is answered `503`.
+const REQUESTS_MAX: usize = 32;
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// What anybody may ask who reaches the listener: probes carry no token.
+const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
+
+/// The door of the admin listener.
+pub(super) struct Gate {
+    token: Option<Secret>,
+    permits: Semaphore,
+}
+
+impl Gate {
+    pub(super) fn new(token: Option<Secret>) -> Self {
+        Self { token, permits: Semaphore::new(REQUESTS_MAX) }
+    }
+
+    fn admit(&self, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+        match &self.token {
+            None => check_local(headers),
+            Some(_) if OPEN_PATHS.contains(&path) => Ok(()),
+            Some(token) => check_token(token, headers),
+        }
+    }
+}
+
+/// Lets a request pass, or answers it.
+pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    if let Err(refusal) = gate.admit(request.uri().path(), request.headers()) {
+        return refusal.into_response();
+    }
+    let Ok(_permit) = gate.permits.try_acquire() else {
+        return ApiError::Busy.into_response();
+    };
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::TooSlow.into_response(),
+    }
+}
+
+fn check_token(token: &Secret, headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
+    let given = given.and_then(|value| match value.split_at_checked(b"Bearer ".len()) {
+        Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"Bearer ") => Some(given),
+        Some(_) | None => None,
+    });
+    match given {
+        Some(given) if bool::from(given.ct_eq(token.expose())) => Ok(()),
+        Some(_) | None => Err(ApiError::Unauthorized),
+    }
+}
+
+/// Without a token, being on this machine is what counts. A browser on this machine runs pages from elsewhere: their own
+/// name in `Host` (rebound to loopback) and their own origin give them away.
+fn check_local(headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let origin = headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default());
+    let origin_host = origin.map(|origin| origin.split_once("://").map_or("", |(_, authority)| authority));
+    if host.is_some_and(is_loopback) && origin_host.is_none_or(is_loopback) {
+        Ok(())
+    } else {
+        Err(ApiError::ForeignHost)
+    }
+}
+
+/// Whether an authority names this machine over loopback.
+fn is_loopback(authority: &str) -> bool {
+    let Ok(authority) = authority.parse::<http::uri::Authority>() else { return false };
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,138 @@
+//! The API's errors, and how each is answered: `{"error":{"code":"…","message":"…"}}`.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+
+use super::REQUEST_BYTES_MAX;
+use super::wire::{ErrorBody, ErrorDetail};
+use crate::model::message::MessageState;
+use crate::model::work_item::WorkState;
+use crate::store::StoreError;
+
+/// Why a request was not done, divided by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    /// The request cannot be understood; the text names the parameter.
+    #[error("{0}")]
+    Invalid(String),
+    /// The token is missing or wrong.
+    #[error("send the admin token: Authorization: Bearer …")]
+    Unauthorized,
+    /// Without a token, only what names this machine by a loopback name is answered.
+    #[error("without a token only requests to localhost or a loopback address are answered")]
+    ForeignHost,
+    /// There is no such thing.
+    #[error("there is no {what}")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+    },
+    /// The path exists, with another method.
+    #[error("this path does not answer this method")]
+    Method,
+    /// The body is too large.
+    #[error("the body is larger than {REQUEST_BYTES_MAX} bytes")]
+    TooLarge,
+    /// Publish Admission came first, or the message had ended.
+    #[error("it is too late: the message is {}", .0.as_str())]
+    TooLate(MessageState),
+    /// Only a dead WorkItem that holds up its lane can be skipped.
+    #[error("the work item is {} and holds up no lane by being dead", .0.as_str())]
+    NotSkippable(WorkState),
+    /// Too many ask at once.
+    #[error("too many requests at once")]
+    Busy,
+    /// The request took too long.
+    #[error("the request took too long")]
+    TooSlow,
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ApiError {
+    fn status(&self) -> StatusCode {
+        match self {
+            ApiError::Invalid(_) => StatusCode::BAD_REQUEST,
+            ApiError::Unauthorized => StatusCode::UNAUTHORIZED,
+            ApiError::ForeignHost => StatusCode::FORBIDDEN,
+            ApiError::NotFound { .. } => StatusCode::NOT_FOUND,
+            ApiError::Method => StatusCode::METHOD_NOT_ALLOWED,
+            ApiError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::TooLate(_) | ApiError::NotSkippable(_) => StatusCode::CONFLICT,
+            ApiError::Store(StoreError::Refused(_)) => StatusCode::CONFLICT,
+            ApiError::Busy
+            | ApiError::TooSlow
+            | ApiError::Store(
+                StoreError::Busy { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Unusable(_),
+            ) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            ApiError::Invalid(_) => "invalid",
+            ApiError::Unauthorized => "unauthorized",
+            ApiError::ForeignHost => "foreign_host",
+            ApiError::NotFound { .. } => "not_found",
+            ApiError::Method => "method_not_allowed",
+            ApiError::TooLarge => "too_large",
+            ApiError::TooLate(_) => "too_late",
+            ApiError::NotSkippable(_) => "not_skippable",
+            ApiError::Busy => "busy",
+            ApiError::TooSlow => "too_slow",
+            ApiError::Store(StoreError::Busy { .. }) => "store_busy",
+            ApiError::Store(StoreError::Unavailable(_)) => "store_unavailable",
+            ApiError::Store(StoreError::Unknown(_)) => "store_outcome_unknown",
+            ApiError::Store(StoreError::Refused(_)) => "refused",
+            ApiError::Store(StoreError::Unusable(_)) => "store_unusable",
+        }
+    }
+
+    fn state(&self) -> Option<&'static str> {
+        match self {
+            ApiError::TooLate(state) => Some(state.as_str()),
+            ApiError::NotSkippable(state) => Some(state.as_str()),
+            ApiError::Invalid(_)
+            | ApiError::Unauthorized
+            | ApiError::ForeignHost
+            | ApiError::NotFound { .. }
+            | ApiError::Method
+            | ApiError::TooLarge
+            | ApiError::Busy
+            | ApiError::TooSlow
+            | ApiError::Store(_) => None,
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let body = ErrorBody {
+            error: ErrorDetail {
+                code: self.code().to_owned(),
+                message: self.to_string(),
+                state: self.state().map(str::to_owned),
+            },
+        };
+        let mut response = (status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+pub(super) async fn no_such_path() -> ApiError {
+    ApiError::NotFound { what: "such path".to_owned() }
+}
+
+pub(super) async fn no_such_method() -> ApiError {
+    ApiError::Method
+}

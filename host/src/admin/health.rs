@@ -1,0 +1,79 @@
+//! Whether the host lives and works, and its figures.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+
+use super::error::ApiError;
+use super::{AdminParts, Stage, wire};
+use crate::store::{Stats, Store};
+
+/// How long the store may take to show that it answers.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How Prometheus names its text format.
+const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The process answers: nothing more.
+pub(super) async fn healthz() -> Json<wire::Health> {
+    Json(wire::Health { healthy: true })
+}
+
+/// Whether the host takes deliveries and works them off.
+pub(super) async fn readyz(State(parts): State<AdminParts>) -> Response {
+    let stage = parts.stage.borrow().clone();
+    // A set: the supervisor probes the store too, and says so in the same words.
+    let mut reasons = BTreeSet::new();
+    reasons.extend(store_trouble(&parts.store).await);
+    match stage {
+        Stage::Starting => {
+            reasons.insert("the host is starting".to_owned());
+        }
+        Stage::Stopping => {
+            reasons.insert("the host is shutting down".to_owned());
+        }
+        Stage::Serving { supervisor, timeline } => {
+            reasons.extend(supervisor.readiness().reasons);
+            if !timeline.is_active() {
+                reasons.insert("the timeline is not publishing: a shard has no owner, or is catching up".to_owned());
+            }
+        }
+    }
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = wire::Readiness { ready: reasons.is_empty(), reasons: reasons.into_iter().collect() };
+    (status, Json(body)).into_response()
+}
+
+async fn store_trouble(store: &Store) -> Option<String> {
+    match tokio::time::timeout(PROBE_TIMEOUT, store.probe()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("the store does not answer: {error}")),
+        Err(_) => Some(format!("the store does not answer: no answer within {} s", PROBE_TIMEOUT.as_secs())),
+    }
+}
+
+/// Metrics, with the counts by state as of now. If the store does not answer, the rest is still worth having.
+pub(super) async fn metrics(State(parts): State<AdminParts>) -> Response {
+    match tokio::time::timeout(PROBE_TIMEOUT, parts.store.stats()).await {
+        Ok(Ok(stats)) => publish(&stats),
+        Ok(Err(_)) | Err(_) => metrics::counter!("forebay_stats_failures_total").increment(1),
+    }
+    ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], parts.metrics.render()).into_response()
+}
+
+fn publish(stats: &Stats) {
+    for (state, count) in &stats.work_items {
+        metrics::gauge!("forebay_work_items", "state" => state.as_str()).set(*count as f64);
+    }
+    for (state, count) in &stats.messages {
+        metrics::gauge!("forebay_messages", "state" => state.as_str()).set(*count as f64);
+    }
+}
+
+/// How many stand in which state.
+pub(super) async fn stats(State(parts): State<AdminParts>) -> Result<Json<wire::Stats>, ApiError> {
+    Ok(Json(wire::Stats::from(parts.store.stats().await?)))
+}

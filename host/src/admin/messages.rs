@@ -1,0 +1,101 @@
+//! Messages: what is on its way out. Cancel and reschedule, which come too late once Publish Admission has been made.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+
+use super::error::ApiError;
+use super::parameters::{Parameters, PathId};
+use super::{AdminParts, wire};
+use crate::model::ids::{EventId, MessageId};
+use crate::model::message::MessageState;
+use crate::model::time::Timestamp;
+use crate::store::{Cancelled, MessageDetail, MessageFilter, Rescheduled, Store};
+
+/// How far ahead a message may be moved: a slip in the unit is not a message for the next century.
+const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+pub(super) async fn list(
+    State(parts): State<AdminParts>,
+    mut parameters: Parameters,
+) -> Result<Json<wire::List<wire::MessageSummary>>, ApiError> {
+    let filter = MessageFilter {
+        namespace: parameters.take("namespace")?,
+        destination: parameters.take("destination")?,
+        state: parameters.take_word("state", &MessageState::ALL, MessageState::as_str)?,
+        event_id: parameters.take::<EventId>("event")?,
+    };
+    let page = parameters.take_page()?;
+    parameters.finish()?;
+    Ok(Json(parts.store.list_messages(&filter, page).await?.into()))
+}
+
+pub(super) async fn show(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<MessageId>,
+) -> Result<Json<wire::MessageDetail>, ApiError> {
+    Ok(Json(find(&parts.store, id).await?.into()))
+}
+
+pub(super) async fn cancel(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<MessageId>,
+) -> Result<Json<wire::MessageDetail>, ApiError> {
+    match parts.store.cancel(id, parts.env.now()).await? {
+        Cancelled::Cancelled => tracing::info!(message = %id, "an operator cancelled a message"),
+        Cancelled::Already => {}
+        Cancelled::TooLate(state) => return Err(ApiError::TooLate(state)),
+        Cancelled::NotFound => return Err(not_found(id)),
+    }
+    Ok(Json(find(&parts.store, id).await?.into()))
+}
+
+pub(super) async fn reschedule(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<MessageId>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::MessageDetail>, ApiError> {
+    let now = parts.env.now();
+    // What goes wrong with so small a body, other than its size, is that its sender goes away.
+    let body = body.map_err(|_| ApiError::TooLarge)?;
+    let due_at = parse_due(&body, now)?;
+    match parts.store.reschedule(id, due_at, now).await? {
+        Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
+        Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
+        Rescheduled::NotFound => return Err(not_found(id)),
+    }
+    Ok(Json(find(&parts.store, id).await?.into()))
+}
+
+/// When a reschedule wants its message to be due: `{"due_at":"…"}` or `{"delay_ms":…}`.
+fn parse_due(body: &[u8], now: Timestamp) -> Result<Timestamp, ApiError> {
+    let wish: wire::Reschedule = serde_json::from_slice(body)
+        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))?;
+    let due_at = match (wish.due_at, wish.delay_ms) {
+        (Some(due_at), None) => {
+            let parsed: jiff::Timestamp = due_at.parse().map_err(|_| {
+                ApiError::Invalid("`due_at` must be an RFC 3339 time, like 2030-01-31T08:00:00Z".to_owned())
+            })?;
+            Timestamp::from_millis(parsed.as_millisecond())
+        }
+        (None, Some(delay_ms)) => now + Duration::from_millis(delay_ms),
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(ApiError::Invalid("give either `due_at` or `delay_ms`".to_owned()));
+        }
+    };
+    if due_at > now + DELAY_MAX {
+        return Err(ApiError::Invalid("the new time must be less than ten years away".to_owned()));
+    }
+    Ok(due_at)
+}
+
+async fn find(store: &Store, id: MessageId) -> Result<MessageDetail, ApiError> {
+    store.message(id).await?.ok_or_else(|| not_found(id))
+}
+
+fn not_found(id: MessageId) -> ApiError {
+    ApiError::NotFound { what: format!("message {id}") }
+}

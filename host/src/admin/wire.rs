@@ -1,0 +1,421 @@
+//! What goes over the wire: the JSON forms of the API, for the listener that writes them and the commands that read them.
+//!
+//! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::model::event::Header;
+use crate::model::message::MessageState;
+use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
+use crate::store::{self, Page};
+
+/// The most of a body that is shown, in bytes.
+pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;
+
+/// Headers whose value is a credential by definition: shown by name only.
+const CREDENTIAL_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
+
+/// `GET /healthz`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Health {
+    /// Always true: a process that is not healthy does not answer.
+    pub healthy: bool,
+}
+
+/// `GET /readyz`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Whether the host takes deliveries and works them off.
+    pub ready: bool,
+    /// Why it does not.
+    pub reasons: Vec<String>,
+}
+
+/// Any answer that is an error.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The state that stands in the way, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// A page of a listing, newest first.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct List<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// `after` for the next page; null on the last.
+    pub next: Option<String>,
+}
+
+/// `GET /api/v1/stats`: every state by name, those that none stands in as 0.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// WorkItems by state.
+    pub work_items: WorkItemCounts,
+    /// Messages by state.
+    pub messages: MessageCounts,
+}
+
+/// How many WorkItems stand in each state.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are the states of `model::work_item::WorkState`, documented there")]
+pub struct WorkItemCounts {
+    pub ready: u64,
+    pub delayed: u64,
+    pub blocked: u64,
+    pub processing: u64,
+    pub done: u64,
+    pub dead: u64,
+}
+
+/// How many messages stand in each state.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are the states of `model::message::MessageState`, documented there")]
+pub struct MessageCounts {
+    pub scheduled: u64,
+    pub publishing: u64,
+    pub retry_wait: u64,
+    pub uncertain: u64,
+    pub published: u64,
+    pub cancelled: u64,
+    pub expired: u64,
+    pub dead: u64,
+}
+
+/// An event in a listing.
+#[derive(Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of `store::EventSummary`, documented there")]
+pub struct EventSummary {
+    pub id: String,
+    pub namespace: String,
+    pub pack: String,
+    pub route: String,
+    pub delivery_key: String,
+    pub source_key: Option<String>,
+    pub received_at: String,
+    pub body_bytes: u64,
+    pub state: String,
+    pub attempt: u32,
+}
+
+/// An event with what became of it.
+#[derive(Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of `model::event::Event`, documented there")]
+pub struct EventDetail {
+    pub id: String,
+    pub receipt_id: String,
+    pub namespace: String,
+    pub pack: String,
+    pub generation: u32,
+    pub route: String,
+    pub delivery_key: String,
+    pub source_key: Option<String>,
+    pub received_at: String,
+    pub payload_sha256: String,
+    pub content_type: String,
+    pub headers: Vec<HeaderValue>,
+    pub body: Body,
+    pub work_items: Vec<WorkItem>,
+    pub messages: Vec<MessageSummary>,
+}
+
+/// A WorkItem.
+#[derive(Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of `store::WorkItemDetail`, documented there")]
+pub struct WorkItem {
+    pub id: String,
+    pub event_id: String,
+    pub work_type: String,
+    pub namespace: String,
+    pub pack: String,
+    pub generation: u32,
+    pub source_key: Option<String>,
+    pub state: String,
+    pub attempt: u32,
+    pub failures: u32,
+    pub run_after: String,
+    pub lease_until: Option<String>,
+    pub note: Option<String>,
+    pub ignored: bool,
+    pub failure: Option<Failure>,
+    pub created_at: String,
+    pub finished_at: Option<String>,
+}
+
+/// Why an execution did not succeed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure it was.
+    pub class: String,
+    /// What the guest or the host had to say.
+    pub message: String,
+}
+
+/// A message in a listing.
+#[derive(Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of `model::message::MessageEntry`, documented there")]
+pub struct MessageSummary {
+    pub id: String,
+    pub event_id: String,
+    pub work_item_id: String,
+    pub namespace: String,
+    pub destination: String,
+    pub state: String,
+    pub generation: u32,
+    pub attempt: u32,
+    pub due_at: String,
+    pub eligible_at: String,
+    pub expire_at: Option<String>,
+    pub bytes: u32,
+    pub created_at: String,
+    pub finished_at: Option<String>,
+}
+
+/// A message.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MessageDetail {
+    /// What a listing shows.
+    #[serde(flatten)]
+    pub summary: MessageSummary,
+    /// What the receiver tells duplicates by.
+    pub idempotency_key: String,
+    /// Its `content-type`.
+    pub content_type: String,
+    /// Further request headers.
+    pub headers: Vec<HeaderValue>,
+    /// Its body.
+    pub body: Body,
+    /// When the last attempt was admitted.
+    pub admitted_at: Option<String>,
+    /// The destination's last HTTP status.
+    pub status: Option<u16>,
+    /// What went wrong last.
+    pub error: Option<String>,
+}
+
+/// A body, or the beginning of one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Body {
+    /// How `data` is written.
+    pub encoding: Encoding,
+    /// The bytes that are shown.
+    pub data: String,
+    /// How many there are.
+    pub bytes: u64,
+    /// Whether that is more than is shown.
+    pub truncated: bool,
+}
+
+/// How bytes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Encoding {
+    /// As the text that they are.
+    #[serde(rename = "utf-8")]
+    Utf8,
+    /// In base64, with padding.
+    #[serde(rename = "base64")]
+    Base64,
+}
+
+/// A header.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HeaderValue {
+    /// Its name, in lower case.
+    pub name: String,
+    /// Its value, with bytes that are no text replaced; null where it is a credential.
+    pub value: Option<String>,
+}
+
+/// The body of `POST /api/v1/messages/{id}/reschedule`: one of the two.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reschedule {
+    /// The new time, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<String>,
+    /// Milliseconds from now, by the host's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+}
+
+/// RFC 3339 in UTC, with milliseconds.
+pub fn rfc3339(time: Timestamp) -> String {
+    let in_range = time.as_millis().clamp(jiff::Timestamp::MIN.as_millisecond(), jiff::Timestamp::MAX.as_millisecond());
+    let time = jiff::Timestamp::from_millisecond(in_range).unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.3}")
+}
+
+impl Body {
+    fn of(bytes: &[u8]) -> Self {
+        let shown = &bytes[..bytes.len().min(BODY_SHOWN_BYTES_MAX)];
+        let (encoding, data) = match std::str::from_utf8(shown) {
+            Ok(text) => (Encoding::Utf8, text.to_owned()),
+            // A cut through a character is no reason to show base64.
+            Err(error) if error.error_len().is_none() && shown.len() < bytes.len() => {
+                (Encoding::Utf8, String::from_utf8_lossy(&shown[..error.valid_up_to()]).into_owned())
+            }
+            Err(_) => (Encoding::Base64, STANDARD.encode(shown)),
+        };
+        Self { encoding, data, bytes: bytes.len() as u64, truncated: shown.len() < bytes.len() }
+    }
+}
+
+impl From<Header> for HeaderValue {
+    fn from(header: Header) -> Self {
+        let credential = CREDENTIAL_HEADERS.contains(&header.name.as_str());
+        let value = (!credential).then(|| String::from_utf8_lossy(&header.value).into_owned());
+        Self { name: header.name, value }
+    }
+}
+
+impl<Row, Id: std::fmt::Display, T: From<Row>> From<Page<Row, Id>> for List<T> {
+    fn from(page: Page<Row, Id>) -> Self {
+        let items = page.items.into_iter().map(T::from).collect();
+        Self { items, next: page.next.map(|id| id.to_string()) }
+    }
+}
+
+impl From<store::Stats> for Stats {
+    fn from(stats: store::Stats) -> Self {
+        let work_items = |state| stats.work_items.get(&state).copied().unwrap_or(0);
+        let messages = |state| stats.messages.get(&state).copied().unwrap_or(0);
+        Self {
+            work_items: WorkItemCounts {
+                ready: work_items(WorkState::Ready),
+                delayed: work_items(WorkState::Delayed),
+                blocked: work_items(WorkState::Blocked),
+                processing: work_items(WorkState::Processing),
+                done: work_items(WorkState::Done),
+                dead: work_items(WorkState::Dead),
+            },
+            messages: MessageCounts {
+                scheduled: messages(MessageState::Scheduled),
+                publishing: messages(MessageState::Publishing),
+                retry_wait: messages(MessageState::RetryWait),
+                uncertain: messages(MessageState::Uncertain),
+                published: messages(MessageState::Published),
+                cancelled: messages(MessageState::Cancelled),
+                expired: messages(MessageState::Expired),
+                dead: messages(MessageState::Dead),
+            },
+        }
+    }
+}
+
+impl From<store::EventSummary> for EventSummary {
+    fn from(event: store::EventSummary) -> Self {
+        Self {
+            id: event.id.to_string(),
+            namespace: event.namespace.to_string(),
+            pack: event.pack.to_string(),
+            route: event.route.to_string(),
+            delivery_key: event.delivery_key,
+            source_key: event.source_key,
+            received_at: rfc3339(event.received_at),
+            body_bytes: event.body_bytes,
+            state: event.state.as_str().to_owned(),
+            attempt: event.attempt,
+        }
+    }
+}
+
+impl From<store::EventDetail> for EventDetail {
+    fn from(detail: store::EventDetail) -> Self {
+        let event = detail.event;
+        Self {
+            id: event.id.to_string(),
+            receipt_id: event.receipt_id.to_string(),
+            namespace: event.namespace.to_string(),
+            pack: event.pack.to_string(),
+            generation: event.generation.0,
+            route: event.route.to_string(),
+            delivery_key: event.delivery_key,
+            source_key: event.source_key,
+            received_at: rfc3339(event.received_at),
+            payload_sha256: data_encoding::HEXLOWER.encode(&event.payload_digest),
+            content_type: event.content_type,
+            headers: event.headers.into_iter().map(HeaderValue::from).collect(),
+            body: Body::of(&event.body),
+            work_items: detail.work_items.into_iter().map(WorkItem::from).collect(),
+            messages: detail.messages.into_iter().map(MessageSummary::from).collect(),
+        }
+    }
+}
+
+impl From<store::WorkItemDetail> for WorkItem {
+    fn from(item: store::WorkItemDetail) -> Self {
+        Self {
+            id: item.id.to_string(),
+            event_id: item.event_id.to_string(),
+            work_type: item.work_type.as_str().to_owned(),
+            namespace: item.namespace.to_string(),
+            pack: item.pack.to_string(),
+            generation: item.generation.0,
+            source_key: item.source_key,
+            state: item.state.as_str().to_owned(),
+            attempt: item.attempt,
+            failures: item.failures,
+            run_after: rfc3339(item.run_after),
+            lease_until: item.lease_until.map(rfc3339),
+            note: item.note,
+            ignored: item.ignored,
+            failure: item
+                .failure
+                .map(|failure| Failure { class: failure.class.as_str().to_owned(), message: failure.message }),
+            created_at: rfc3339(item.created_at),
+            finished_at: item.finished_at.map(rfc3339),
+        }
+    }
+}
+
+impl From<store::MessageSummary> for MessageSummary {
+    fn from(summary: store::MessageSummary) -> Self {
+        let entry = summary.entry;
+        Self {
+            id: entry.id.to_string(),
+            event_id: entry.event_id.to_string(),
+            work_item_id: entry.work_item_id.to_string(),
+            namespace: entry.namespace.to_string(),
+            destination: entry.destination.to_string(),
+            state: entry.state.as_str().to_owned(),
+            generation: entry.generation,
+            attempt: entry.attempt,
+            due_at: rfc3339(entry.due_at),
+            eligible_at: rfc3339(entry.eligible_at),
+            expire_at: entry.expire_at.map(rfc3339),
+            bytes: entry.bytes,
+            created_at: rfc3339(summary.created_at),
+            finished_at: summary.finished_at.map(rfc3339),
+        }
+    }
+}
+
+impl From<store::MessageDetail> for MessageDetail {
+    fn from(detail: store::MessageDetail) -> Self {
+        Self {
+            summary: detail.summary.into(),
+            idempotency_key: detail.payload.idempotency_key,
+            content_type: detail.payload.content_type,
+            headers: detail.payload.headers.into_iter().map(HeaderValue::from).collect(),
+            body: Body::of(&detail.payload.body),
+            admitted_at: detail.admitted_at.map(rfc3339),
+            status: detail.status,
+            error: detail.error,
+        }
+    }
+}
