@@ -1,4 +1,104 @@
 //! The command line: one file a verb.
+//!
+//! A verb reads its arguments, calls one thing, and prints what came of it: data on standard output (aligned for people,
+//! or JSON), everything else on standard error. What a failure means for a script is in its exit code ([`exit`]).
+//! Verbs that look at a running host ask its admin listener; none opens the store of a host that runs.
 
 pub mod bench;
 pub mod rig;
+
+mod client;
+mod config;
+mod event;
+mod exit;
+mod message;
+mod migrate;
+mod output;
+mod serve;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod work_item;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::env::Env;
+use exit::Failure;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage or configuration
+  3  there is no such thing
+  4  too late, or in conflict with its state
+  5  the host cannot be reached";
+
+/// Takes webhooks in durably, runs connectors over them, delivers what they emit
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a host
+    Serve(serve::Arguments),
+    /// Look at what was delivered
+    #[command(subcommand)]
+    Event(event::Verb),
+    /// Look at executions, or let a lane go on
+    #[command(subcommand)]
+    WorkItem(work_item::Verb),
+    /// Look at outgoing messages, cancel or move them
+    #[command(subcommand)]
+    Message(message::Verb),
+    /// Count what stands in which state
+    Stats(stats::Arguments),
+    /// Bring a data directory's schema up to date
+    Migrate(migrate::Arguments),
+    /// Check a configuration, or print the reference
+    Config(config::Arguments),
+    /// Measure a host on this machine
+    Bench(bench::BenchArguments),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that nobody reads to the end is no failure.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE));
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("host").enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::Failed(format!("threads cannot be started: {error}")).report(),
+    };
+    let outcome = runtime.block_on(run(cli.verb));
+    // What still runs then was told to stop, and did not within its time.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Serve(arguments) => serve::run(arguments).await,
+        Verb::Event(verb) => event::run(verb).await,
+        Verb::WorkItem(verb) => work_item::run(verb).await,
+        Verb::Message(verb) => message::run(verb).await,
+        Verb::Stats(arguments) => stats::run(arguments).await,
+        Verb::Migrate(arguments) => migrate::run(arguments).await,
+        Verb::Config(arguments) => config::run(arguments),
+        Verb::Bench(arguments) => Ok(bench::run(arguments, &Env::system()).await?),
+    }
+}

@@ -1,0 +1,173 @@
+//! The composition root: a configuration in, a running host out.
+//!
+//! ```text
+//!  start   data directory ─> listeners ─> store ─> admin ─> secrets ─> guests ─> publisher ─> timeline ─> supervisor ─> intake
+//!  stop    intake ─> supervisor ─> timeline ─> publisher ─> admin ─> store
+//! ```
+//!
+//! Intake opens last and closes first: what is admitted has somewhere to go. Admin opens early and closes late: a host
+//! that does not come up, or does not go down, can be asked why.
+//!
+//! Invariants:
+//! - A start that fails stops what it has started, in the order of a stop, and says which step failed.
+//! - A stop takes no longer than it is given. What is left by then is left to its leases; nothing is lost.
+//! - This is the one place that sees every module. Nothing imports it but the command line and the tests.
+
+mod directories;
+mod options;
+mod packs;
+mod running;
+mod token;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::net::TcpListener;
+
+use crate::env::Env;
+use crate::guest::{GuestHost, LoadError};
+use crate::intake::RouteTable;
+use crate::model::ids::RuntimeId;
+use crate::publish::PublishError;
+use crate::secrets::{SecretError, Secrets};
+use crate::store::{Store, StoreError};
+use crate::supervise::SuperviseError;
+use crate::telemetry::{self, TelemetryError};
+use crate::timeline::TimelineError;
+
+pub use crate::config::{Config, ConfigError, FlagSetting, Sources, reference};
+pub use running::{Running, ShutdownError};
+
+/// What a host is started with beside its configuration.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The data directory; made if it is not there.
+    pub data: PathBuf,
+    /// The secrets directory; by default `secrets` in the data directory.
+    pub secrets: Option<PathBuf>,
+    /// The pack files to serve.
+    pub packs: Vec<PathBuf>,
+}
+
+/// Why a host does not start. Nothing of it runs any more.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A directory cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Directory {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A pack file cannot be served.
+    #[error("{}: {reason}", path.display())]
+    Pack {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The admin token cannot be had.
+    #[error("the admin token: {0}")]
+    Token(String),
+    /// An address cannot be listened on.
+    #[error("{listener} cannot listen on {address}: {error}")]
+    Listen {
+        /// Which listener.
+        listener: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The threads for guests cannot be started.
+    #[error("threads for guests cannot be started: {0}")]
+    Threads(std::io::Error),
+    /// The secrets directory cannot be used.
+    #[error(transparent)]
+    Secrets(#[from] SecretError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The guest engine cannot start.
+    #[error("the guest engine cannot start: {0}")]
+    Guests(#[from] LoadError),
+    /// The publisher cannot start.
+    #[error("the publisher cannot start: {0}")]
+    Publish(#[from] PublishError),
+    /// The timeline cannot start.
+    #[error("the timeline cannot start: {0}")]
+    Timeline(#[from] TimelineError),
+    /// The packs cannot be served together.
+    #[error(transparent)]
+    Supervise(#[from] SuperviseError),
+    /// Logs or metrics cannot be had.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+}
+
+/// The host.
+pub struct App;
+
+impl App {
+    /// Starts a host on the calling runtime, and a runtime of its own for guests. Returns once it takes deliveries; packs
+    /// may still be compiling.
+    pub async fn start(config: Config, launch: Launch) -> Result<Running, StartError> {
+        let env = Env::system();
+        let metrics = telemetry::metrics()?;
+        let packs = packs::read(&launch.packs)?;
+        let token = token::read(config.admin.token.as_ref())?;
+        let directories = directories::prepare(&launch)?;
+        let intake = listen("intake", config.intake.listen).await?;
+        let admin = listen("admin", config.admin.listen).await?;
+        let store = Store::open(options::store(&config, &directories), env.clone()).await?;
+        let mut running = Running::begin(store, metrics, env, intake.addr, admin.addr);
+        running.serve_admin(admin.listener, token);
+        match start_work(&mut running, &config, &directories, packs, intake.listener).await {
+            Ok(()) => {
+                options::announce(&config, &running);
+                Ok(running)
+            }
+            Err(error) => {
+                if let Err(stuck) = running.shutdown(config.shutdown.timeout).await {
+                    tracing::error!(error = %stuck, "what was started does not stop");
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Starts everything between the store and the first delivery.
+async fn start_work(
+    running: &mut Running,
+    config: &Config,
+    directories: &directories::Directories,
+    packs: Vec<crate::guest::PackFile>,
+    intake: TcpListener,
+) -> Result<(), StartError> {
+    let env = running.env().clone();
+    let runtime = RuntimeId::new(env.now(), env.id_entropy());
+    let secrets = Secrets::open(&directories.secrets, env.clone())?;
+    let guests = GuestHost::start(options::guest(config, directories), env.clone())?;
+    running.start_publisher(options::publish(config, running.addresses()), config, secrets.clone())?;
+    running.start_timeline(options::timeline(config, directories), config, runtime).await?;
+    let routes = RouteTable::empty();
+    running.start_supervisor(options::supervise(config), packs, guests, routes.clone()).await?;
+    running.serve_intake(intake, options::intake(config), routes, secrets);
+    Ok(())
+}
+
+/// A listener and where it really listens: port 0 asks the system for a free one.
+struct Bound {
+    listener: TcpListener,
+    addr: SocketAddr,
+}
+
+async fn listen(name: &'static str, address: SocketAddr) -> Result<Bound, StartError> {
+    let failed = |error| StartError::Listen { listener: name, address, error };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok(Bound { listener, addr })
+}

@@ -1,0 +1,134 @@
+//! From the configuration to the options of each module, and the line that says what they came to.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::Running;
+use super::directories::Directories;
+use crate::claim::ClaimOptions;
+use crate::config::Config;
+use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX};
+use crate::guest::GuestOptions;
+use crate::intake::IntakeOptions;
+use crate::model::retry::RetryPolicy;
+use crate::publish::PublishOptions;
+use crate::store::StoreOptions;
+use crate::supervise::SuperviseOptions;
+use crate::timeline::TimelineOptions;
+
+/// The part of the time to stop that running executions get; the rest is for what comes after them.
+const DRAIN_PART: f64 = 0.6;
+
+pub(super) fn store(config: &Config, directories: &Directories) -> StoreOptions {
+    StoreOptions {
+        data: directories.data.clone(),
+        shards: config.store.shards,
+        queue_requests_max: config.store.queue_requests_max,
+        queue_bytes_max: config.store.queue_bytes_max,
+        readers: config.store.readers,
+        read_timeout: config.store.read_timeout,
+    }
+}
+
+pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions {
+    GuestOptions {
+        cache: directories.cache.clone(),
+        instances_max: config.guest.instances_max,
+        memory_bytes_max: config.guest.memory_bytes_max as u64,
+        compilations_max: config.guest.compilations_max,
+    }
+}
+
+pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> PublishOptions {
+    PublishOptions {
+        in_flight_max: config.publish.in_flight_max,
+        response_bytes_max: config.publish.response_bytes_max,
+        allow_networks: config.publish.allow_networks.clone(),
+        deny_addresses: deny_addresses.into(),
+        idle_connections_max: config.publish.idle_connections_max,
+        idle_timeout: config.publish.idle_timeout,
+    }
+}
+
+pub(super) fn timeline(config: &Config, directories: &Directories) -> TimelineOptions {
+    TimelineOptions {
+        directory: directories.timeline.clone(),
+        lease: config.timeline.lease,
+        poll: config.timeline.poll,
+        claimed_max: config.timeline.claimed_max,
+        memory_bytes: config.timeline.memory_bytes,
+        clock_uncertainty_max: config.timeline.clock_uncertainty_max,
+    }
+}
+
+pub(super) fn intake(config: &Config) -> IntakeOptions {
+    IntakeOptions {
+        requests_max: config.intake.requests_max,
+        bytes_max: config.intake.bytes_max,
+        body_bytes_max: config.intake.body_bytes_max,
+        deadline: config.intake.deadline,
+    }
+}
+
+pub(super) fn supervise(config: &Config) -> SuperviseOptions {
+    let defaults = SuperviseOptions::default();
+    let claim = ClaimOptions {
+        max_processing_rows: config.inbound.max_processing_rows.and_then(NonZeroU32::new),
+        ..ClaimOptions::default()
+    };
+    // A pool shows progress at least once a poll interval, and whenever a flow ends.
+    let silence = claim.poll.max(config.flow.deadline);
+    SuperviseOptions {
+        namespaces: config.namespaces.clone(),
+        execute: ExecuteOptions {
+            slots: config.inbound.workers_per_pack,
+            deadline_max: config.flow.deadline,
+            lease: config.inbound.lease,
+            retry: RetryPolicy {
+                initial: config.inbound.retry_initial,
+                max: config.inbound.retry_max,
+                failures_max: config.inbound.failures_max,
+            },
+            stage_timing: config.inbound.stage_timing,
+        },
+        claim,
+        stall: defaults.stall.max(2 * silence),
+        drain: drain(config.shutdown.timeout),
+        ..defaults
+    }
+}
+
+/// How long running executions get when the host stops.
+fn drain(timeout: Duration) -> Duration {
+    timeout.mul_f64(DRAIN_PART)
+}
+
+/// Says what the host runs with.
+pub(super) fn announce(config: &Config, running: &Running) {
+    let workers_per_pack = config.inbound.workers_per_pack;
+    let max_processing_rows = config.inbound.max_processing_rows.unwrap_or(workers_per_pack);
+    // OBS-2
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        intake = %running.intake_addr(),
+        admin = %running.admin_addr(),
+        workers_per_pack,
+        max_processing_rows,
+        store_readers = config.store.readers,
+        store_queue_requests_max = config.store.queue_requests_max,
+        guest_instances_max = config.guest.instances_max,
+        publish_in_flight_max = config.publish.in_flight_max,
+        shards = config.store.shards,
+        destinations = config.destinations.len(),
+        namespaces = config.namespaces.len(),
+        "the host serves"
+    );
+    if workers_per_pack > SLOTS_SAFE_MAX {
+        tracing::warn!(
+            workers_per_pack,
+            safe_max = SLOTS_SAFE_MAX,
+            "inbound.workers_per_pack is above what is known to be safe"
+        );
+    }
+}

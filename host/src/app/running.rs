@@ -1,0 +1,271 @@
+//! A running host: what has been started, and how it stops.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::StartError;
+use crate::admin::{self, AdminOptions, AdminParts, Stage};
+use crate::config::Config;
+use crate::env::{self, Env};
+use crate::guest::{GuestHost, PackFile};
+use crate::intake::{self, IntakeOptions, RouteTable};
+use crate::model::ids::RuntimeId;
+use crate::publish::{PublishOptions, Publisher};
+use crate::secrets::{Secret, Secrets};
+use crate::store::Store;
+use crate::supervise::{SuperviseOptions, SuperviseParts, Supervisor};
+use crate::telemetry;
+use crate::timeline::{Timeline, TimelineOptions};
+
+/// A host, from its open store on.
+pub struct Running {
+    env: Env,
+    store: Store,
+    metrics: PrometheusHandle,
+    intake_addr: SocketAddr,
+    admin_addr: SocketAddr,
+    stage: watch::Sender<Stage>,
+    upkeep: JoinHandle<()>,
+    admin: Option<Service>,
+    intake: Option<Service>,
+    publisher: Option<Publisher>,
+    timeline: Option<(Timeline, CancellationToken)>,
+    supervisor: Option<Supervisor>,
+    guest_threads: Option<GuestThreads>,
+}
+
+/// A listener's task, and how to end it.
+struct Service {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Service {
+    async fn end(self) {
+        self.stop.cancel();
+        // A panic has been logged; the service has ended either way.
+        let _ = self.task.await;
+    }
+}
+
+/// The runtime that guests run on. A runtime must not be dropped where it could block, so this one is let go.
+struct GuestThreads(Option<Runtime>);
+
+impl GuestThreads {
+    fn start() -> std::io::Result<(Self, Handle)> {
+        let runtime = Builder::new_multi_thread().thread_name("guest").enable_all().build()?;
+        let handle = runtime.handle().clone();
+        Ok((Self(Some(runtime)), handle))
+    }
+}
+
+impl Drop for GuestThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The host did not stop in time. What it left unfinished is taken up again when its leases run out.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "not stopped after {} s, while {step}: what was not finished is left to its leases and taken up again",
+    timeout.as_secs()
+)]
+pub struct ShutdownError {
+    timeout: Duration,
+    step: &'static str,
+}
+
+impl Running {
+    pub(super) fn begin(
+        store: Store,
+        metrics: PrometheusHandle,
+        env: Env,
+        intake_addr: SocketAddr,
+        admin_addr: SocketAddr,
+    ) -> Self {
+        let upkeep = env::spawn("metrics upkeep", keep_up(metrics.clone()));
+        Self {
+            env,
+            store,
+            metrics,
+            intake_addr,
+            admin_addr,
+            stage: watch::Sender::new(Stage::Starting),
+            upkeep,
+            admin: None,
+            intake: None,
+            publisher: None,
+            timeline: None,
+            supervisor: None,
+            guest_threads: None,
+        }
+    }
+
+    /// Where providers deliver.
+    pub fn intake_addr(&self) -> SocketAddr {
+        self.intake_addr
+    }
+
+    /// Where operators ask.
+    pub fn admin_addr(&self) -> SocketAddr {
+        self.admin_addr
+    }
+
+    /// The store, for whoever looks at a host from inside its process.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Where the host itself listens.
+    pub(super) fn addresses(&self) -> [SocketAddr; 2] {
+        [self.intake_addr, self.admin_addr]
+    }
+
+    pub(super) fn serve_admin(&mut self, listener: TcpListener, token: Option<Secret>) {
+        let parts = AdminParts {
+            store: self.store.clone(),
+            metrics: self.metrics.clone(),
+            stage: self.stage.subscribe(),
+            env: self.env.clone(),
+        };
+        let stop = CancellationToken::new();
+        let task = env::spawn("admin", admin::serve(listener, AdminOptions { token }, parts, stop.clone()));
+        self.admin = Some(Service { task, stop });
+    }
+
+    pub(super) fn start_publisher(
+        &mut self,
+        options: PublishOptions,
+        config: &Config,
+        secrets: Secrets,
+    ) -> Result<(), StartError> {
+        let destinations = Arc::new(config.destinations.clone());
+        let publisher = Publisher::start(options, destinations, self.store.clone(), secrets, self.env.clone())?;
+        self.publisher = Some(publisher);
+        Ok(())
+    }
+
+    pub(super) async fn start_timeline(
+        &mut self,
+        options: TimelineOptions,
+        config: &Config,
+        runtime: RuntimeId,
+    ) -> Result<(), StartError> {
+        let publisher = self.publisher.clone().expect("the publisher starts before the timeline");
+        let destinations = Arc::new(config.destinations.clone());
+        let stop = CancellationToken::new();
+        let (store, env) = (self.store.clone(), self.env.clone());
+        let timeline = Timeline::start(options, runtime, destinations, store, publisher, env, stop.clone()).await?;
+        self.timeline = Some((timeline, stop));
+        Ok(())
+    }
+
+    pub(super) async fn start_supervisor(
+        &mut self,
+        options: SuperviseOptions,
+        packs: Vec<PackFile>,
+        guests: GuestHost,
+        routes: RouteTable,
+    ) -> Result<(), StartError> {
+        let (threads, guest_runtime) = GuestThreads::start().map_err(StartError::Threads)?;
+        self.guest_threads = Some(threads);
+        let (store, env) = (self.store.clone(), self.env.clone());
+        let parts = SuperviseParts { store, guests, routes, env, guest_runtime };
+        self.supervisor = Some(Supervisor::start(options, packs, parts).await?);
+        Ok(())
+    }
+
+    pub(super) fn serve_intake(
+        &mut self,
+        listener: TcpListener,
+        options: IntakeOptions,
+        routes: RouteTable,
+        secrets: Secrets,
+    ) {
+        let stop = CancellationToken::new();
+        let (store, env) = (self.store.clone(), self.env.clone());
+        let service = intake::serve(listener, options, store, routes, secrets, env, stop.clone());
+        self.intake = Some(Service { task: env::spawn("intake", service), stop });
+        if let (Some(supervisor), Some((timeline, _))) = (&self.supervisor, &self.timeline) {
+            let serving = Stage::Serving { supervisor: supervisor.clone(), timeline: timeline.clone() };
+            self.stage.send_replace(serving);
+        }
+    }
+
+    /// Stops in order, within `timeout`.
+    pub async fn shutdown(mut self, timeout: Duration) -> Result<(), ShutdownError> {
+        let step = watch::Sender::new("beginning");
+        let stopped = tokio::time::timeout(timeout, self.stop_in_order(&step)).await;
+        let last_step = *step.borrow();
+        match stopped {
+            Ok(()) => {
+                tracing::info!("stopped");
+                Ok(())
+            }
+            Err(_) => Err(ShutdownError { timeout, step: last_step }),
+        }
+    }
+
+    async fn stop_in_order(&mut self, step: &watch::Sender<&'static str>) {
+        self.stage.send_replace(Stage::Stopping);
+        if let Some(intake) = self.intake.take() {
+            step.send_replace("answering what was admitted");
+            intake.end().await;
+        }
+        if let Some(supervisor) = self.supervisor.take() {
+            step.send_replace("finishing executions");
+            supervisor.drain().await;
+        }
+        if let Some((timeline, stop)) = self.timeline.take() {
+            step.send_replace("settling claimed messages");
+            stop.cancel();
+            timeline.stopped().await;
+        }
+        if let Some(publisher) = self.publisher.take() {
+            step.send_replace("recording the outcomes of messages");
+            publisher.drain().await;
+        }
+        if let Some(admin) = self.admin.take() {
+            step.send_replace("answering operators");
+            admin.end().await;
+        }
+        step.send_replace("closing the store");
+        self.store.close().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What has not been stopped by now is told to: nobody holds it any more.
+        self.upkeep.abort();
+        for service in [self.intake.take(), self.admin.take()].into_iter().flatten() {
+            service.stop.cancel();
+        }
+        if let Some((_, stop)) = self.timeline.take() {
+            stop.cancel();
+        }
+    }
+}
+
+/// Drains histograms between scrapes.
+async fn keep_up(metrics: PrometheusHandle) {
+    loop {
+        env::sleep(telemetry::UPKEEP_INTERVAL).await;
+        metrics.run_upkeep();
+    }
+}

@@ -1,0 +1,141 @@
+//! A client of a running host's admin API.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::exit::Failure;
+use crate::admin::wire::ErrorBody;
+
+/// Where the token is.
+const TOKEN_VARIABLE: &str = "FOREBAY_ADMIN_TOKEN";
+/// How long one question may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The most of an answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
+/// Which host to ask, and how to print its answer.
+#[derive(Debug, Clone, Args)]
+pub(super) struct HostArguments {
+    /// The host's admin listener. Its token, if it asks for one, is taken from FOREBAY_ADMIN_TOKEN
+    #[arg(long, value_name = "URL", env = "FOREBAY_ADMIN_URL", default_value = "http://127.0.0.1:8081")]
+    admin: Uri,
+    /// Print the API's JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Asks one host.
+pub(super) struct Client {
+    http: HttpClient<HttpConnector, Full<Bytes>>,
+    authority: http::uri::Authority,
+    token: Option<String>,
+}
+
+/// A host's answer.
+pub(super) struct Answer {
+    body: Bytes,
+}
+
+impl Client {
+    pub(super) fn new(arguments: &HostArguments) -> Result<Self, Failure> {
+        let authority = match (arguments.admin.scheme_str(), arguments.admin.authority()) {
+            (Some("http"), Some(authority)) => authority.clone(),
+            (Some(_) | None, _) => {
+                let reason =
+                    "--admin must be a URL like http://127.0.0.1:8081 (https ends at a proxy, not at the host)";
+                return Err(Failure::Usage(reason.to_owned()));
+            }
+        };
+        let http = HttpClient::builder(TokioExecutor::new()).build_http();
+        let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+        Ok(Self { http, authority, token })
+    }
+
+    /// Asks for something.
+    pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
+        self.ask(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Has something done that needs no words.
+    pub(super) async fn post(&self, path: &str) -> Result<Answer, Failure> {
+        self.ask(Method::POST, path, Bytes::new()).await
+    }
+
+    /// Has something done.
+    pub(super) async fn post_json(&self, path: &str, body: &impl Serialize) -> Result<Answer, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::Failed(error.to_string()))?;
+        self.ask(Method::POST, path, body.into()).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.authority))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(body)).map_err(|error| Failure::Usage(error.to_string()))?;
+        match tokio::time::timeout(DEADLINE, self.send(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.unreachable(format_args!("no answer within {} s", DEADLINE.as_secs()))),
+        }
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let response = self.http.request(request).await.map_err(|error| self.unreachable(with_sources(&error)))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+        let body = body.collect().await.map_err(|error| self.unreachable(error))?.to_bytes();
+        if status.is_success() { Ok(Answer { body }) } else { Err(refusal(status, &body)) }
+    }
+
+    fn unreachable(&self, reason: impl std::fmt::Display) -> Failure {
+        Failure::Unreachable(format!("the host at {} does not answer: {reason}", self.authority))
+    }
+}
+
+impl Answer {
+    /// The answer as it came, with a line end.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::from_utf8_lossy(&self.body).into_owned();
+        text.push('\n');
+        text
+    }
+
+    /// The answer, read.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Failure::Failed(format!("the host's answer is not what this version expects: {error}")))
+    }
+}
+
+/// What an answer that is an error means.
+fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+    let text = match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(answer) => answer.error.message,
+        Err(_) => format!("the host answered {status}"),
+    };
+    match status {
+        StatusCode::BAD_REQUEST => Failure::Usage(text),
+        StatusCode::NOT_FOUND => Failure::NotFound(text),
+        StatusCode::CONFLICT => Failure::Conflict(text),
+        StatusCode::UNAUTHORIZED => Failure::Failed(format!("{text} (set {TOKEN_VARIABLE})")),
+        _ => Failure::Failed(text),
+    }
+}
+
+/// An error with what caused it: the client's own text says only that something went wrong.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

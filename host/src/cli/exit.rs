@@ -1,0 +1,58 @@
+//! What a failed command means for the script that called it.
+
+use std::io;
+use std::process::ExitCode;
+
+/// The exit code of wrong usage; also what the argument parser exits with.
+pub(super) const USAGE: u8 = 2;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It failed.
+    Failed(String),
+    /// Its arguments or a configuration are wrong.
+    Usage(String),
+    /// There is no such thing.
+    NotFound(String),
+    /// It comes too late, or the thing's state forbids it.
+    Conflict(String),
+    /// The host does not answer.
+    Unreachable(String),
+    /// Whoever reads the output has stopped reading.
+    OutputClosed,
+}
+
+impl Failure {
+    /// Says on standard error what happened, and gives the exit code.
+    pub(super) fn report(self) -> ExitCode {
+        let (code, text) = match self {
+            Failure::Failed(text) => (1, text),
+            Failure::Usage(text) => (USAGE, text),
+            Failure::NotFound(text) => (3, text),
+            Failure::Conflict(text) => (4, text),
+            Failure::Unreachable(text) => (5, text),
+            Failure::OutputClosed => return ExitCode::SUCCESS,
+        };
+        eprintln!("forebay: {text}");
+        ExitCode::from(code)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        match error.downcast::<io::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Failure::Failed(format!("{error:#}")),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `forebay message`: what is on its way out; cancelling it, or moving it to another time.
+
+use std::fmt::Write;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use jiff::{Span, SpanRelativeTo};
+
+use super::client::{Answer, Client, HostArguments};
+use super::event::headers_and_body;
+use super::exit::Failure;
+use super::output::{Table, fields, print};
+use crate::admin::wire;
+use crate::model::ids::{EventId, MessageId};
+use crate::model::message::MessageState;
+use crate::model::names::{DestinationName, Namespace};
+
+/// `forebay message`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// List messages, newest first
+    #[command(after_help = "Examples:\n  forebay message list --state scheduled\n  forebay message list --event evt_…")]
+    List(ListArguments),
+    /// Show one message
+    Show(OneArguments),
+    /// Cancel a message that is not being published yet
+    #[command(after_help = "Exit code 4 says that it was too late: the message is being published, or has ended.")]
+    Cancel(OneArguments),
+    /// Move a message that is not being published yet to another time
+    #[command(
+        after_help = "Examples:\n  forebay message reschedule msg_… --in 90s\n  forebay message reschedule msg_… --in '2d 12h'\n  \
+                            forebay message reschedule msg_… --at 2030-01-31T08:00:00Z\n\n\
+                            Exit code 4 says that it was too late: the message is being published, or has ended."
+    )]
+    Reschedule(RescheduleArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArguments {
+    /// Only of this tenant
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<Namespace>,
+    /// Only to this destination
+    #[arg(long, value_name = "NAME")]
+    destination: Option<DestinationName>,
+    /// Only in this state
+    #[arg(long, value_parser = PossibleValuesParser::new(MessageState::ALL.map(MessageState::as_str)))]
+    state: Option<String>,
+    /// Only what this event's flows emitted
+    #[arg(long, value_name = "ID")]
+    event: Option<EventId>,
+    /// Only what comes after this message in the listing
+    #[arg(long, value_name = "ID")]
+    after: Option<MessageId>,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    #[command(flatten)]
+    host: HostArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OneArguments {
+    /// The message
+    #[arg(value_name = "ID")]
+    id: MessageId,
+    #[command(flatten)]
+    host: HostArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RescheduleArguments {
+    /// The message
+    #[arg(value_name = "ID")]
+    id: MessageId,
+    #[command(flatten)]
+    when: When,
+    #[command(flatten)]
+    host: HostArguments,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct When {
+    /// At this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    at: Option<jiff::Timestamp>,
+    /// So long from now, by the host's clock
+    #[arg(long = "in", value_name = "DURATION", value_parser = parse_delay_ms)]
+    delay_ms: Option<u64>,
+}
+
+pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::List(arguments) => list(arguments).await,
+        Verb::Show(OneArguments { id, host }) => {
+            print_message(&Client::new(&host)?.get(&format!("/api/v1/messages/{id}")).await?, &host)
+        }
+        Verb::Cancel(OneArguments { id, host }) => {
+            print_message(&Client::new(&host)?.post(&format!("/api/v1/messages/{id}/cancel")).await?, &host)
+        }
+        Verb::Reschedule(RescheduleArguments { id, when, host }) => {
+            let wish = wire::Reschedule { due_at: when.at.map(|at| at.to_string()), delay_ms: when.delay_ms };
+            let path = format!("/api/v1/messages/{id}/reschedule");
+            print_message(&Client::new(&host)?.post_json(&path, &wish).await?, &host)
+        }
+    }
+}
+
+/// `90s`, `2h 30m`, `1d`: days have 24 hours.
+pub(super) fn parse_delay_ms(text: &str) -> Result<u64, String> {
+    let span: Span = text.parse().map_err(|_| "use a duration like 90s, 15m, 2h or 1d".to_owned())?;
+    let duration = span
+        .to_duration(SpanRelativeTo::days_are_24_hours())
+        .map_err(|_| "months and years are not all of one length: use days".to_owned())?;
+    u64::try_from(duration.as_millis()).map_err(|_| "it must not lie in the past".to_owned())
+}
+
+async fn list(arguments: ListArguments) -> Result<(), Failure> {
+    let mut path = format!("/api/v1/messages?limit={}", arguments.limit);
+    // Names, states and ids are of characters that need no escape in a query.
+    let mut narrow = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = write!(path, "&{name}={value}");
+        }
+    };
+    narrow("namespace", arguments.namespace.map(|name| name.to_string()));
+    narrow("destination", arguments.destination.map(|name| name.to_string()));
+    narrow("state", arguments.state);
+    narrow("event", arguments.event.map(|id| id.to_string()));
+    narrow("after", arguments.after.map(|id| id.to_string()));
+    let answer = Client::new(&arguments.host)?.get(&path).await?;
+    if arguments.host.json {
+        return Ok(print(&answer.text())?);
+    }
+    let page: wire::List<wire::MessageSummary> = answer.read()?;
+    let mut text = message_table(&page.items);
+    if let Some(next) = page.next {
+        let _ = writeln!(text, "\nmore with --after {next}");
+    }
+    Ok(print(&text)?)
+}
+
+/// Messages for people.
+pub(super) fn message_table(messages: &[wire::MessageSummary]) -> String {
+    let mut table = Table::new(["MESSAGE", "DUE", "NAMESPACE", "DESTINATION", "STATE", "ATTEMPT", "BYTES", "FINISHED"]);
+    for message in messages {
+        table.row([
+            &message.id,
+            &message.due_at,
+            &message.namespace,
+            &message.destination,
+            &message.state,
+            &message.attempt.to_string(),
+            &message.bytes.to_string(),
+            message.finished_at.as_deref().unwrap_or("–"),
+        ]);
+    }
+    table.render()
+}
+
+fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
+    if host.json {
+        return Ok(print(&answer.text())?);
+    }
+    let message: wire::MessageDetail = answer.read()?;
+    let summary = &message.summary;
+    let mut text = fields(&[
+        ("message", Some(&summary.id)),
+        ("event", Some(&summary.event_id)),
+        ("work item", Some(&summary.work_item_id)),
+        ("namespace", Some(&summary.namespace)),
+        ("destination", Some(&summary.destination)),
+        ("state", Some(&summary.state)),
+        ("generation", Some(&summary.generation.to_string())),
+        ("attempt", Some(&summary.attempt.to_string())),
+        ("due", Some(&summary.due_at)),
+        ("next attempt", (summary.eligible_at != summary.due_at).then_some(&summary.eligible_at)),
+        ("expires", summary.expire_at.as_deref()),
+        ("admitted", message.admitted_at.as_deref()),
+        ("last status", message.status.map(|status| status.to_string()).as_deref()),
+        ("last error", message.error.as_deref()),
+        ("created", Some(&summary.created_at)),
+        ("finished", summary.finished_at.as_deref()),
+        ("idempotency key", Some(&message.idempotency_key)),
+        ("content-type", Some(&message.content_type)),
+    ]);
+    text.push_str(&headers_and_body(&message.headers, &message.body));
+    Ok(print(&text)?)
+}

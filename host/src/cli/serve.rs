@@ -1,0 +1,98 @@
+//! `forebay serve`: runs a host until it is told to stop.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::exit::Failure;
+use crate::app::{App, Config, FlagSetting, Launch, Sources};
+use crate::telemetry;
+
+/// The data directory, where none is given.
+pub(super) const DATA_DEFAULT: &str = "forebay-data";
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay serve --pack github.fpk
+  forebay serve --config /etc/forebay.toml --data /var/lib/forebay --secrets /etc/forebay/secrets --pack github.fpk
+
+SIGTERM and SIGINT stop the host: it takes nothing new, finishes what it does, and exits 0 within
+`shutdown.timeout_seconds`. A second signal exits at once; what was not finished is taken up again at the next start.";
+
+/// `forebay serve`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// The configuration; without it, the defaults and the environment
+    #[arg(long, value_name = "FILE", env = "FOREBAY_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where the host keeps what must not get lost
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
+    data: PathBuf,
+    /// Where providers deliver; overrides `intake.listen`
+    #[arg(long, value_name = "ADDRESS")]
+    intake: Option<String>,
+    /// Where operators ask; overrides `admin.listen`
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// A pack to serve; may be given several times
+    #[arg(long = "pack", value_name = "FILE")]
+    packs: Vec<PathBuf>,
+    /// A file for each secret, named as packs and destinations name it; by default `secrets` in the data directory
+    #[arg(long, value_name = "DIR")]
+    secrets: Option<PathBuf>,
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let config = load(&arguments)?;
+    telemetry::start_logging(&config.log).map_err(|error| Failure::Usage(error.to_string()))?;
+    let timeout = config.shutdown.timeout;
+    let mut signals = Signals::listen()?;
+    let launch = Launch { data: arguments.data, secrets: arguments.secrets, packs: arguments.packs };
+    let running = tokio::select! {
+        started = App::start(config, launch) => started.map_err(|error| Failure::Failed(error.to_string()))?,
+        // Nothing has been admitted yet: whatever was begun is as a crash would leave it, which loses nothing.
+        () = signals.next() => return Ok(()),
+    };
+    signals.next().await;
+    tracing::info!("stopping: a second signal exits at once");
+    tokio::select! {
+        stopped = running.shutdown(timeout) => stopped.map_err(|error| Failure::Failed(error.to_string())),
+        () = signals.next() => {
+            let text = "stopped at once: what was not finished is taken up again at the next start";
+            Err(Failure::Failed(text.to_owned()))
+        }
+    }
+}
+
+fn load(arguments: &Arguments) -> Result<Config, Failure> {
+    let flags = [("--intake", "intake.listen", &arguments.intake), ("--admin", "admin.listen", &arguments.admin)];
+    let flags =
+        flags.into_iter().filter_map(|(flag, key, value)| value.clone().map(|value| FlagSetting { flag, key, value }));
+    let sources = Sources {
+        file: arguments.config.as_deref(),
+        environment: std::env::vars_os().collect(),
+        flags: flags.collect(),
+    };
+    Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// The signals that ask a host to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `forebay stats`: how many stand in which state.
+
+use clap::Args;
+
+use super::client::{Client, HostArguments};
+use super::exit::Failure;
+use super::output::{Table, print};
+use crate::admin::wire;
+
+/// `forebay stats`.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    host: HostArguments,
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let answer = Client::new(&arguments.host)?.get("/api/v1/stats").await?;
+    if arguments.host.json {
+        return Ok(print(&answer.text())?);
+    }
+    let stats: wire::Stats = answer.read()?;
+    let mut table = Table::new(["WHAT", "STATE", "COUNT"]);
+    let wire::Stats { work_items, messages } = stats;
+    for (kind, state, count) in [
+        ("work items", "ready", work_items.ready),
+        ("work items", "delayed", work_items.delayed),
+        ("work items", "blocked", work_items.blocked),
+        ("work items", "processing", work_items.processing),
+        ("work items", "done", work_items.done),
+        ("work items", "dead", work_items.dead),
+        ("messages", "scheduled", messages.scheduled),
+        ("messages", "publishing", messages.publishing),
+        ("messages", "retry_wait", messages.retry_wait),
+        ("messages", "uncertain", messages.uncertain),
+        ("messages", "published", messages.published),
+        ("messages", "cancelled", messages.cancelled),
+        ("messages", "expired", messages.expired),
+        ("messages", "dead", messages.dead),
+    ] {
+        table.row([kind, state, &count.to_string()]);
+    }
+    Ok(print(&table.render())?)
+}

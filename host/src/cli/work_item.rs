@@ -1,0 +1,66 @@
+//! `forebay work-item`: how far an event's execution is, and letting a lane go on that a dead one holds up.
+
+use clap::{Args, Subcommand};
+
+use super::client::{Client, HostArguments};
+use super::exit::Failure;
+use super::output::{fields, print};
+use crate::admin::wire;
+use crate::model::ids::WorkItemId;
+
+/// `forebay work-item`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Show one work item
+    Show(Arguments),
+    /// Let the lane go on that a dead work item holds up (routes whose failed-head policy is `block`)
+    #[command(after_help = "Exit code 4 says that the work item is not dead, or holds up no lane.")]
+    Skip(Arguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The work item
+    #[arg(value_name = "ID")]
+    id: WorkItemId,
+    #[command(flatten)]
+    host: HostArguments,
+}
+
+pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
+    let (answer, json) = match verb {
+        Verb::Show(Arguments { id, host }) => {
+            (Client::new(&host)?.get(&format!("/api/v1/work-items/{id}")).await?, host.json)
+        }
+        Verb::Skip(Arguments { id, host }) => {
+            (Client::new(&host)?.post(&format!("/api/v1/work-items/{id}/skip")).await?, host.json)
+        }
+    };
+    if json {
+        return Ok(print(&answer.text())?);
+    }
+    Ok(print(&work_item_fields(&answer.read()?))?)
+}
+
+/// A work item for people.
+pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
+    let failure = item.failure.as_ref().map(|failure| format!("{}: {}", failure.class, failure.message));
+    fields(&[
+        ("work item", Some(&item.id)),
+        ("event", Some(&item.event_id)),
+        ("type", Some(&item.work_type)),
+        ("namespace", Some(&item.namespace)),
+        ("pack", Some(&format!("{} #{}", item.pack, item.generation))),
+        ("source", item.source_key.as_deref()),
+        ("state", Some(&item.state)),
+        ("attempt", Some(&item.attempt.to_string())),
+        ("failures", Some(&item.failures.to_string())),
+        ("run after", Some(&item.run_after)),
+        ("leased until", item.lease_until.as_deref()),
+        ("note", item.note.as_deref()),
+        ("ignored", item.ignored.then_some("yes")),
+        ("last failure", failure.as_deref()),
+        ("created", Some(&item.created_at)),
+        ("finished", item.finished_at.as_deref()),
+    ])
+}
