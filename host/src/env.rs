@@ -190,3 +190,8 @@ pub async fn sleep(duration: Duration) {
 pub fn deadline(after: Duration) -> tokio::time::Instant {
     tokio::time::Instant::now() + after
 }
+
+/// Whether that point in real time has passed.
+pub fn has_passed(deadline: tokio::time::Instant) -> bool {
+    tokio::time::Instant::now() >= deadline
+}

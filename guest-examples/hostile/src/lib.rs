@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use forebay_sdk::{Action, Connector, Due, Event, Failure, Message, Output, Prepared, Read, Reading, log};
+use forebay_sdk::{
+    Action, Connector, Due, Event, Failure, Message, Output, Prepared, Read, Reading, clock, log, random,
+};
 use serde::{Deserialize, Serialize};
 
 struct Hostile;
@@ -34,6 +36,7 @@ enum Deed {
     EmitLater { after_ms: u64, at_ms: i64, expire_at_ms: i64 },
     Act,
     Note { text: String },
+    Draw,
 }
 
 impl Connector for Hostile {
@@ -92,10 +95,16 @@ impl Connector for Hostile {
                 Ok(Output::new().action(action))
             }
             Deed::Note { text } => Ok(Output::new().note(text)),
+            Deed::Draw => {
+                let (time, first, second) = (clock::now().as_millis(), random::next(), random::next());
+                Ok(Output::new().note(format!("{time} {first} {second}")))
+            }
         }
     }
 }
 
+// Not inlined, so that a backtrace names it.
+#[inline(never)]
 fn spin() -> ! {
     loop {
         black_box(());

@@ -6,18 +6,34 @@
 //! - A guest sees what its manifest declares and nothing else.
 //! - The same event, state and generation give the same output.
 
+mod artifact;
+mod bindings;
+mod build;
+mod cache;
+mod call;
+mod check;
+mod engine;
+mod failure;
+mod generation;
+mod imports;
+mod limits;
 mod manifest;
+mod output;
+mod package;
+#[cfg(test)]
+mod tests;
+mod ticker;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack};
+pub use self::check::Surface;
+pub use self::generation::{GuestHost, LoadedGeneration};
 pub use self::manifest::parse_manifest;
-use crate::env::Env;
-use crate::model::event::{Event, Header};
-use crate::model::failure::Failure;
+use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};
 use crate::model::time::Timestamp;
@@ -39,37 +55,6 @@ pub struct GuestOptions {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LoadError(pub String);
-
-/// The engine and its bounded pool; clones share them.
-#[derive(Clone)]
-pub struct GuestHost {
-    env: Env,
-}
-
-impl GuestHost {
-    /// Starts the engine and its epoch ticker.
-    pub fn start(options: GuestOptions, env: Env) -> Result<Self, LoadError> {
-        let _ = options;
-        Ok(Self { env })
-    }
-
-    /// Checks and compiles a component (or takes it from the cache), off the calling thread.
-    pub async fn load(
-        &self,
-        number: GenerationNumber,
-        manifest: Arc<Manifest>,
-        component: Bytes,
-    ) -> Result<Arc<LoadedGeneration>, LoadError> {
-        let _ = (number, manifest, component, &self.env);
-        todo!()
-    }
-}
-
-/// A generation that is ready to be called.
-pub struct LoadedGeneration {
-    manifest: Arc<Manifest>,
-    number: GenerationNumber,
-}
 
 /// What `prepare` made of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,41 +112,6 @@ pub enum Due {
     At(Timestamp),
 }
 
-impl LoadedGeneration {
-    /// What the pack declares.
-    pub fn manifest(&self) -> &Arc<Manifest> {
-        &self.manifest
-    }
-
-    /// The generation's number.
-    pub fn number(&self) -> GenerationNumber {
-        self.number
-    }
-
-    /// Calls `prepare`. The whole flow, this call included, must end by `deadline`.
-    pub async fn prepare(
-        &self,
-        event: &Event,
-        attempt: u32,
-        deadline: tokio::time::Instant,
-    ) -> Result<Prepared, Failure> {
-        let _ = (event, attempt, deadline);
-        todo!()
-    }
-
-    /// Calls `run` with what `prepare` returned.
-    pub async fn run(
-        &self,
-        event: &Event,
-        attempt: u32,
-        state: Bytes,
-        deadline: tokio::time::Instant,
-    ) -> Result<FlowOutput, Failure> {
-        let _ = (event, attempt, state, deadline);
-        todo!()
-    }
-}
-
 /// A pack file, read and checked: what `forebay pack build` writes and `forebay serve --pack` installs.
 #[derive(Debug, Clone)]
 pub struct PackFile {
@@ -173,14 +123,6 @@ pub struct PackFile {
     pub component: Bytes,
     /// SHA-256 of the file.
     pub digest: [u8; 32],
-}
-
-impl PackFile {
-    /// Reads a `.fpk` file's bytes.
-    pub fn parse(bytes: &[u8]) -> Result<Self, LoadError> {
-        let _ = bytes;
-        todo!()
-    }
 }
 
 /// The name of a pack, for a log line.

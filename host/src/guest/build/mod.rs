@@ -1,0 +1,213 @@
+//! `forebay pack build` and `forebay pack check`: from an author's folder to a pack file, and what a pack can do.
+//!
+//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown; `wit-component` makes a component of it
+//! in-process; the checks that a host makes before it serves a pack come before the file is written.
+
+mod toolchain;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component;
+
+use self::toolchain::{TARGET, Toolchain};
+use super::check::Surface;
+use super::generation::link_and_try;
+use super::manifest::{self, Authored, BuildRule};
+use super::{LoadError, PackFile, check, engine};
+use crate::model::pack::Manifest;
+
+/// Cargo's report of what it made, in bytes.
+const CARGO_REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Where guests are compiled, next to their manifest, if nothing else is said.
+const TARGET_DIRECTORY_NAME: &str = "target-guests";
+
+/// What is to be built, and where to.
+#[derive(Debug, Clone, Copy)]
+pub struct PackBuild<'p> {
+    /// The folder with the `pack.toml`.
+    pub folder: &'p Path,
+    /// The file to write; `NAME-VERSION.fpk` in the folder if there is none.
+    pub output: Option<&'p Path>,
+    /// Where the compiler keeps its work: packs that share it share their dependencies. `target-guests` in the folder if
+    /// there is none.
+    pub target_directory: Option<&'p Path>,
+}
+
+/// A pack that was built and checked.
+#[derive(Debug)]
+pub struct BuiltPack {
+    /// The file that was written.
+    pub file: PathBuf,
+    /// What is in it.
+    pub report: PackReport,
+}
+
+/// What a pack is, and what it can do.
+#[derive(Debug)]
+pub struct PackReport {
+    /// What it declares.
+    pub manifest: Arc<Manifest>,
+    /// What its component imports and exports.
+    pub surface: Surface,
+    /// The component's size, in bytes.
+    pub component_bytes: usize,
+    /// The pack file's size, in bytes.
+    pub file_bytes: usize,
+    /// SHA-256 of the pack file.
+    pub digest: [u8; 32],
+}
+
+/// Builds a pack and writes its file. `progress` gets a line for each step, and the compiler's own lines.
+pub fn build_pack(build: PackBuild<'_>, progress: &mut dyn FnMut(&str)) -> Result<BuiltPack, LoadError> {
+    let manifest_path = build.folder.join("pack.toml");
+    let manifest_text = std::fs::read_to_string(&manifest_path).map_err(|error| {
+        LoadError(format!("{}: {error}. A pack's folder has its manifest there", manifest_path.display()))
+    })?;
+    let Authored { manifest, build: BuildRule::Rust { path } } = manifest::read(&manifest_text)?;
+    progress(&format!("compiling {} {}", manifest.name, manifest.version));
+    let target_directory = match build.target_directory {
+        Some(directory) => directory.to_owned(),
+        None => build.folder.join(TARGET_DIRECTORY_NAME),
+    };
+    let core = compile(&build.folder.join(path), &target_directory, progress)?;
+    progress("making a component of it, and checking it");
+    let component = componentize(&core)?;
+    let manifest = Arc::new(manifest);
+    let surface = inspect(&manifest, &component)?;
+    let bytes = PackFile::encode(&manifest_text, &component)?;
+    let file = match build.output {
+        Some(output) => output.to_owned(),
+        None => build.folder.join(format!("{}-{}.fpk", manifest.name, manifest.version)),
+    };
+    write(&file, &bytes).map_err(|error| LoadError(format!("{} cannot be written: {error}", file.display())))?;
+    progress(&format!("wrote {} ({} bytes)", file.display(), bytes.len()));
+    let report = PackReport {
+        manifest,
+        surface,
+        component_bytes: component.len(),
+        file_bytes: bytes.len(),
+        digest: Sha256::digest(&bytes).into(),
+    };
+    Ok(BuiltPack { file, report })
+}
+
+/// Whoever reads the file meanwhile finds the old one or the new one.
+fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    };
+    let mut aside = tempfile::NamedTempFile::new_in(folder)?;
+    aside.write_all(bytes)?;
+    aside.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    aside.persist(file)?;
+    Ok(())
+}
+
+/// Checks a pack file's bytes as a host does before it serves them.
+pub fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
+    let pack = PackFile::parse(bytes)?;
+    let manifest = Arc::new(pack.manifest);
+    Ok(PackReport {
+        surface: inspect(&manifest, &pack.component)?,
+        component_bytes: pack.component.len(),
+        file_bytes: bytes.len(),
+        digest: pack.digest,
+        manifest,
+    })
+}
+
+fn inspect(manifest: &Arc<Manifest>, component: &[u8]) -> Result<Surface, LoadError> {
+    let surface = check::check(component, &manifest.imports)?;
+    let engine = engine::on_demand()?;
+    let compiled = Component::new(&engine, component)
+        .map_err(|error| LoadError(format!("the component cannot be compiled: {error:#}")))?;
+    link_and_try(&engine, manifest, &compiled)?;
+    Ok(surface)
+}
+
+/// Compiles the crate, and gives back its core module.
+fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>, LoadError> {
+    let crate_manifest = crate_folder.join("Cargo.toml");
+    let crate_manifest = crate_manifest.canonicalize().map_err(|error| {
+        LoadError(format!("{}: {error}. `build.path` in pack.toml says where the crate is", crate_manifest.display()))
+    })?;
+    let toolchain = Toolchain::find(progress)?;
+    let mut command = toolchain.cargo();
+    command
+        .args(["build", "--release", "--lib", "--target", TARGET, "--message-format", "json-render-diagnostics"])
+        .arg("--manifest-path")
+        .arg(&crate_manifest)
+        .env("CARGO_TARGET_DIR", target_directory)
+        // Flags that were meant for the host's own build.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let made = run(command, progress)?;
+    let module = module_of(&made, &crate_manifest)?;
+    std::fs::read(&module).map_err(|error| LoadError(format!("{} cannot be read: {error}", module.display())))
+}
+
+/// Runs cargo to its end: its lines for people go to `progress`, its report comes back.
+fn run(mut command: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>, LoadError> {
+    let failed = |error: std::io::Error| LoadError(format!("cargo cannot be run: {error}"));
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let report = std::thread::scope(|scope| {
+        // Both are read at once: a full pipe that nobody reads would stop cargo.
+        let report = scope.spawn(move || {
+            let mut report = Vec::new();
+            stdout.map(|stdout| stdout.take(CARGO_REPORT_BYTES_MAX).read_to_end(&mut report)).transpose()?;
+            Ok(report)
+        });
+        for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
+            progress(&line?);
+        }
+        report.join().unwrap_or_else(|_| Err(std::io::Error::other("reading its report panicked")))
+    });
+    let status = child.wait().map_err(failed)?;
+    if !status.success() {
+        return Err(LoadError(format!("the crate does not compile ({status}): cargo's lines above say why")));
+    }
+    report.map_err(failed)
+}
+
+/// The module that cargo reports for the crate of this manifest.
+fn module_of(report: &[u8], crate_manifest: &Path) -> Result<PathBuf, LoadError> {
+    #[derive(serde::Deserialize)]
+    struct Message {
+        reason: String,
+        manifest_path: Option<PathBuf>,
+        #[serde(default)]
+        filenames: Vec<PathBuf>,
+    }
+    let messages = serde_json::Deserializer::from_slice(report).into_iter::<Message>();
+    let mut artifacts = messages.filter_map(Result::ok).filter(|message| {
+        message.reason == "compiler-artifact" && message.manifest_path.as_deref() == Some(crate_manifest)
+    });
+    let module = artifacts.find_map(|artifact| {
+        artifact.filenames.into_iter().find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
+    });
+    module.ok_or_else(|| {
+        LoadError(format!(
+            "cargo made no WebAssembly module of {}: add `crate-type = [\"cdylib\"]` to its `[lib]`",
+            crate_manifest.display()
+        ))
+    })
+}
+
+fn componentize(core: &[u8]) -> Result<Vec<u8>, LoadError> {
+    let encoded =
+        wit_component::ComponentEncoder::default().module(core).and_then(|encoder| encoder.validate(true).encode());
+    encoded.map_err(|error| {
+        LoadError(format!(
+            "no component can be made of the module: {error:#}. Does the crate have a `forebay_sdk::export!(..)`?"
+        ))
+    })
+}

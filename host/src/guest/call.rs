@@ -1,0 +1,100 @@
+//! One call of one guest: a fresh store and instance, bounded in every way, gone when it ends.
+//!
+//! Both halves of the deadline are here. While wasm computes, each epoch lets other tasks have their turn and traps the
+//! guest once the deadline has passed. Whatever else the call waits for (an instance, the host) is under a timeout.
+//!
+//! ```text
+//! wait for a permit ──> instantiate ──> call ──> lift the result ──> drop store, instance, permit
+//!        └───────────────────┴─ timeout ─┴─ fuel, epochs, limiter ─┘
+//! ```
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use wasmtime::{Store, UpdateDeadline};
+
+use super::bindings::Connector;
+use super::failure::{classify, deadline as deadline_failure};
+use super::generation::LoadedGeneration;
+use super::imports::{CallState, Entry};
+use super::ticker::{Running, TICK};
+use crate::env;
+use crate::model::event::Event;
+use crate::model::failure::{Failure, FailureClass};
+
+/// What a call may lift beyond its output's bytes: the host's own form of records and lists is larger than the guest's.
+const LIFT_OVERHEAD_BYTES: usize = 1024 * 1024;
+
+/// An instance that is ready to be called once.
+pub(super) struct Call {
+    pub(super) store: Store<CallState>,
+    pub(super) connector: Connector,
+    _running: Running,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Call {
+    /// Waits for room in the pool and instantiates.
+    pub(super) async fn start(
+        generation: &LoadedGeneration,
+        event: &Event,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<Self, Failure> {
+        let engine = &generation.engine;
+        let waiting = Arc::clone(&engine.permits).acquire_owned();
+        let permit = match tokio::time::timeout_at(deadline, waiting).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => return Err(Failure::new(FailureClass::Host, "the host is stopping")),
+            Err(_) => {
+                return Err(Failure::new(FailureClass::Host, "no guest instance became free before the deadline"));
+            }
+        };
+        let running = engine.ticker.enter();
+        let limits = &generation.manifest().limits;
+        let mut store = Store::new(&engine.engine, CallState::for_call(generation.manifest(), event, entry));
+        store.limiter(|state| &mut state.memory);
+        store.set_hostcall_fuel(
+            usize::try_from(limits.output_bytes).unwrap_or(usize::MAX).saturating_add(LIFT_OVERHEAD_BYTES),
+        );
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(move |_| {
+            Ok(if env::has_passed(deadline) {
+                UpdateDeadline::Interrupt
+            } else {
+                UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
+            })
+        });
+        let instantiated = match store.set_fuel(limits.fuel) {
+            Ok(()) => within(deadline, generation.pre.instantiate_async(&mut store)).await,
+            Err(error) => Some(Err(error)),
+        };
+        match instantiated {
+            Some(Ok(connector)) => Ok(Self { store, connector, _running: running, _permit: permit }),
+            Some(Err(error)) => Err(classify(&error, store.data(), limits)),
+            None => Err(deadline_failure(limits, "")),
+        }
+    }
+
+    /// Takes what the call came to; `None` if the deadline passed while the guest was not computing.
+    pub(super) fn finish<T>(
+        self,
+        generation: &LoadedGeneration,
+        result: Option<wasmtime::Result<T>>,
+    ) -> Result<T, Failure> {
+        self.store.data().report_cut_lines();
+        let limits = &generation.manifest().limits;
+        match result {
+            Some(Ok(returned)) => Ok(returned),
+            Some(Err(error)) => Err(classify(&error, self.store.data(), limits)),
+            None => Err(deadline_failure(limits, "")),
+        }
+    }
+}
+
+/// Awaits a step of a call. A guest that computes is trapped at the deadline, and says where it was; so it gets two ticks
+/// more than what waits.
+pub(super) async fn within<T>(deadline: Instant, step: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout_at(deadline + 2 * TICK, step).await.ok()
+}

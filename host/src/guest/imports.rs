@@ -1,0 +1,216 @@
+//! What a guest can ask of the host: five small interfaces, each linked only if the manifest declares it.
+//!
+//! Invariants:
+//! - Nothing here does I/O, and nothing answers differently to a second attempt of the same event (GST-5).
+//! - A log line carries what the guest wrote and where it comes from; the host adds no byte of the event.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::{HasSelf, Linker};
+
+use super::bindings::forebay::connector::{clock, config, diagnostics, log, random, types};
+use super::limits::MemoryLimits;
+use crate::model::event::Event;
+use crate::model::failure::FAILURE_TEXT_BYTES_MAX;
+use crate::model::pack::{ImportName, Manifest};
+use crate::model::time::Timestamp;
+
+/// The export that is called: each has a randomness of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// `flow.prepare`.
+    Prepare,
+    /// `flow.run`.
+    Run,
+}
+
+impl Entry {
+    /// Its name in the contract.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Entry::Prepare => "prepare",
+            Entry::Run => "run",
+        }
+    }
+}
+
+/// Everything that one call has: it lives and dies with the call's store.
+pub(super) struct CallState {
+    pub(super) memory: MemoryLimits,
+    pub(super) panic: Option<String>,
+    origin: Origin,
+    manifest: Arc<Manifest>,
+    now: Timestamp,
+    random: Draws,
+    log: LogBudget,
+}
+
+/// Where a log line comes from.
+struct Origin {
+    generation: String,
+    event: String,
+    call: &'static str,
+}
+
+impl CallState {
+    /// The state of a call that begins.
+    pub(super) fn for_call(manifest: &Arc<Manifest>, event: &Event, entry: Entry) -> Self {
+        let origin = Origin {
+            generation: super::describe(&event.pack, event.generation),
+            event: event.id.to_string(),
+            call: entry.as_str(),
+        };
+        Self::new(manifest, origin, event.received_at, Draws::of(event, entry))
+    }
+
+    /// The state of an instance that is made to see whether it can be made, and never called.
+    pub(super) fn for_trial(manifest: &Arc<Manifest>) -> Self {
+        let origin = Origin { generation: manifest.name.to_string(), event: String::new(), call: "load" };
+        Self::new(manifest, origin, Timestamp::default(), Draws { seed: [0; 32], drawn: 0 })
+    }
+
+    fn new(manifest: &Arc<Manifest>, origin: Origin, now: Timestamp, random: Draws) -> Self {
+        Self {
+            memory: MemoryLimits::new(manifest.limits.memory_bytes),
+            panic: None,
+            origin,
+            now,
+            random,
+            log: LogBudget { bytes_left: manifest.limits.log_bytes, lines_cut: 0, bytes_cut: 0 },
+            manifest: Arc::clone(manifest),
+        }
+    }
+
+    /// Says once what the log's bound kept out.
+    pub(super) fn report_cut_lines(&self) {
+        if self.log.lines_cut > 0 {
+            let Origin { generation, event, call } = &self.origin;
+            let (lines, bytes) = (self.log.lines_cut, self.log.bytes_cut);
+            tracing::warn!(target: "guest", generation, event, call, lines, bytes, "log lines were cut");
+        }
+    }
+}
+
+/// Makes what the manifest declares known to the linker, and nothing else.
+pub(super) fn link(linker: &mut Linker<CallState>, declared: &[ImportName]) -> wasmtime::Result<()> {
+    types::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?;
+    diagnostics::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?;
+    for import in declared {
+        match import {
+            ImportName::Log => log::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
+            ImportName::Config => config::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
+            ImportName::Clock => clock::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
+            ImportName::Random => random::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
+        }
+    }
+    Ok(())
+}
+
+impl types::Host for CallState {}
+
+impl log::Host for CallState {
+    fn write(&mut self, level: log::Level, message: String) {
+        let Some(line) = self.log.admit(&message) else { return };
+        let Origin { generation, event, call } = &self.origin;
+        match level {
+            log::Level::Trace => tracing::trace!(target: "guest", generation, event, call, "{line}"),
+            log::Level::Debug => tracing::debug!(target: "guest", generation, event, call, "{line}"),
+            log::Level::Info => tracing::info!(target: "guest", generation, event, call, "{line}"),
+            log::Level::Warn => tracing::warn!(target: "guest", generation, event, call, "{line}"),
+            log::Level::Error => tracing::error!(target: "guest", generation, event, call, "{line}"),
+        }
+    }
+}
+
+impl config::Host for CallState {
+    fn get(&mut self, name: String) -> Option<String> {
+        self.manifest.settings.get(&name).cloned()
+    }
+}
+
+impl clock::Host for CallState {
+    fn now(&mut self) -> i64 {
+        self.now.as_millis()
+    }
+}
+
+impl random::Host for CallState {
+    fn next(&mut self) -> u64 {
+        self.random.next()
+    }
+}
+
+impl diagnostics::Host for CallState {
+    fn panicked(&mut self, mut message: String) {
+        message.truncate(message.floor_char_boundary(FAILURE_TEXT_BYTES_MAX));
+        self.panic = Some(message);
+    }
+}
+
+/// Log text that may still be written, and what was kept out.
+struct LogBudget {
+    bytes_left: u64,
+    lines_cut: u64,
+    bytes_cut: u64,
+}
+
+impl LogBudget {
+    /// As much of a line as may still be written; none if that is nothing.
+    fn admit<'line>(&mut self, line: &'line str) -> Option<&'line str> {
+        let left = usize::try_from(self.bytes_left).unwrap_or(usize::MAX);
+        let kept = line.floor_char_boundary(left.min(line.len()));
+        let cut = line.len() - kept;
+        self.bytes_left -= kept as u64;
+        if cut == 0 {
+            return Some(line);
+        }
+        self.lines_cut += 1;
+        self.bytes_cut += cut as u64;
+        (kept > 0).then_some(&line[..kept])
+    }
+}
+
+/// A sequence of numbers that event, generation and entry decide: SHA-256 over a counter, which no library's next version
+/// changes.
+struct Draws {
+    seed: [u8; 32],
+    drawn: u64,
+}
+
+impl Draws {
+    fn of(event: &Event, entry: Entry) -> Self {
+        let seed = Sha256::new()
+            .chain_update(event.id.as_bytes())
+            .chain_update(event.generation.0.to_be_bytes())
+            .chain_update(entry.as_str())
+            .finalize();
+        Self { seed: seed.into(), drawn: 0 }
+    }
+
+    fn next(&mut self) -> u64 {
+        let block = Sha256::new().chain_update(self.seed).chain_update(self.drawn.to_be_bytes()).finalize();
+        self.drawn += 1;
+        let mut number = [0; 8];
+        number.copy_from_slice(&block[..8]);
+        u64::from_be_bytes(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // GST-3
+    #[test]
+    fn log_text_over_the_bound_is_cut_at_a_character_and_counted() {
+        let mut budget = LogBudget { bytes_left: 8, lines_cut: 0, bytes_cut: 0 };
+        assert_eq!(budget.admit("abcde"), Some("abcde"));
+        assert_eq!(budget.admit("xyä"), Some("xy"));
+        assert_eq!(budget.admit("ü"), None);
+        assert_eq!(budget.admit("z"), Some("z"));
+        assert_eq!(budget.admit("more"), None);
+        assert_eq!(budget.admit(""), Some(""));
+        assert_eq!((budget.lines_cut, budget.bytes_cut), (3, 2 + 2 + 4));
+    }
+}
