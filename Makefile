@@ -9,6 +9,9 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
 
+# What compiling one guest leaves behind serves the others.
+export FOREBAY_GUEST_TARGET_DIR ?= $(CARGO_TARGET_DIR)/guests
+
 FOREBAY := $(CARGO_TARGET_DIR)/debug/forebay
 PACKS := $(CARGO_TARGET_DIR)/packs
 GUESTS := github hostile
