@@ -1,1 +1,16 @@
-//! To come.
+//! Fair sharing and admission, as pure decisions: who is served next, and whether a Destination Lane may send.
+//!
+//! [`Drr`] shares service between keys by weight. [`DestinationLane`] says whether a destination may be called now, and
+//! why not if not. Neither knows what time it is, what a message is or where it is kept; the timeline does.
+//!
+//! Invariants:
+//! - No I/O crate is imported here, no clock is read, and nothing is random: the same calls give the same decisions.
+//! - No decision's cost depends on how many lanes there are.
+
+mod circuit;
+mod drr;
+mod lane;
+
+pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
+pub use drr::{Charge, Drr, DrrOptions, Turn, WEIGHT_MAX};
+pub use lane::{DestinationLane, Gate, Held, Permit};
