@@ -35,7 +35,7 @@ macro_rules! identifier {
             }
 
             /// The id that was stored as these bytes.
-            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
         }

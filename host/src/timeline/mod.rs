@@ -1,18 +1,57 @@
 //! The timeline: Delay Shards, each a single-writer actor over a RocksDB of its own. The only user of rocksdb.
 //!
-//! RocksDB holds an index of what SQL holds: deleting its directory loses nothing.
+//! ```text
+//!   SQL feed ──source──> session ──claims──> publisher ──settlements──> session
+//!                          │  ^
+//!                     index│  │schedule: lanes, deficit round robin
+//!                          v  │
+//!                         RocksDB
+//! ```
+//!
+//! Invariants:
+//! - RocksDB holds an index of what SQL holds: deleting its directory loses nothing, and a value in it that is not as it
+//!   was written has the whole index built again.
+//! - A shard has one owner. What an owner claims is admitted under its lease's epoch; one that lost its lease publishes
+//!   nothing and records nothing.
+//! - Nothing is published before its time, by a clock that says how far it can be trusted.
+//! - Memory is bounded by lanes and claims, not by messages that wait.
+//!
+//! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish` does).
+
+mod claims;
+mod clock;
+mod database;
+mod frame;
+mod index;
+mod keys;
+mod lease;
+mod recovery;
+mod schedule;
+mod session;
+mod shard;
+mod signals;
+mod source;
+mod values;
+
+pub use signals::describe;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::database::Memory;
+use self::lease::LeaseKeeper;
+use self::shard::Shard;
 use crate::env::Env;
 use crate::model::destination::Destinations;
 use crate::model::ids::RuntimeId;
 use crate::publish::Publisher;
-use crate::store::Store;
+use crate::store::{ShardId, Store};
 
 /// How the timeline is kept.
 #[derive(Debug, Clone)]
@@ -33,15 +72,25 @@ pub struct TimelineOptions {
 
 /// The shards of this runtime; clones share them.
 #[derive(Clone)]
-pub struct Timeline {}
+pub struct Timeline {
+    shards: Arc<[ShardHandle]>,
+    wake: watch::Sender<u64>,
+}
 
 /// Why the timeline cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TimelineError(pub String);
 
+struct ShardHandle {
+    active: Arc<AtomicBool>,
+    /// Closed once the shard's thread is done.
+    done: watch::Receiver<()>,
+}
+
 impl Timeline {
-    /// Acquires the shards and starts their actors; they stop when `stop` is cancelled.
+    /// Starts the shards' actors; they acquire their shards, which takes until the leases of a dead owner are over, and
+    /// stop when `stop` is cancelled.
     pub async fn start(
         options: TimelineOptions,
         runtime: RuntimeId,
@@ -51,20 +100,77 @@ impl Timeline {
         env: Env,
         stop: CancellationToken,
     ) -> Result<Self, TimelineError> {
-        let _ = (options, runtime, destinations, store, publisher, env, stop);
-        Ok(Self {})
+        let cannot = |error: &dyn std::fmt::Display| {
+            TimelineError(format!("the timeline cannot be kept in {}: {error}", options.directory.display()))
+        };
+        std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
+        let memory = Arc::new(Memory::new(options.memory_bytes));
+        let (wake, woken) = watch::channel(0);
+        let mut shards = Vec::new();
+        for id in (0..store.shard_count()).map(ShardId) {
+            let active = Arc::new(AtomicBool::new(false));
+            let keeper = LeaseKeeper { store: store.clone(), env: env.clone(), runtime, duration: options.lease };
+            let shard = Shard {
+                id,
+                path: options.directory.join(format!("shard-{:05}", id.0)),
+                memory: memory.clone(),
+                keeper,
+                destinations: destinations.clone(),
+                store: store.clone(),
+                publisher: publisher.clone(),
+                env: env.clone(),
+                poll: options.poll,
+                claimed_max: options.claimed_max,
+                clock_uncertainty_max: options.clock_uncertainty_max,
+                active: active.clone(),
+                wake: woken.clone(),
+                stop: stop.clone(),
+            };
+            let done = start_thread(shard).map_err(|error| cannot(&error))?;
+            shards.push(ShardHandle { active, done });
+        }
+        Ok(Self { shards: shards.into(), wake })
     }
 
-    /// A hint that the feed has something new.
-    pub fn wake(&self) {}
+    /// A hint that the feed has something new, or that time has passed.
+    pub fn wake(&self) {
+        self.wake.send_modify(|calls| *calls = calls.wrapping_add(1));
+    }
 
     /// Whether every shard has caught up with its feed and is publishing what is due.
     pub fn is_active(&self) -> bool {
-        todo!()
+        self.shards.iter().all(|shard| shard.active.load(Ordering::Acquire))
     }
 
     /// Returns once every actor has settled its claims, flushed, and given up its shard.
     pub async fn stopped(&self) {
-        todo!()
+        for shard in self.shards.iter() {
+            let mut done = shard.done.clone();
+            while done.changed().await.is_ok() {}
+        }
     }
+}
+
+/// Runs a shard on a thread of its own. The receiver closes when the thread ends, however it does.
+fn start_thread(shard: Shard) -> std::io::Result<watch::Receiver<()>> {
+    struct Ending {
+        active: Arc<AtomicBool>,
+        _done: watch::Sender<()>,
+    }
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            self.active.store(false, Ordering::Release);
+            if std::thread::panicking() {
+                tracing::error!("a shard's actor panicked; its messages wait until the host is started again");
+            }
+        }
+    }
+    let (sender, done) = watch::channel(());
+    let runtime = Handle::current();
+    let ending = Ending { active: shard.active.clone(), _done: sender };
+    std::thread::Builder::new().name(format!("shard-{}", shard.id.0)).spawn(move || {
+        let _ending = ending;
+        runtime.block_on(shard.run());
+    })?;
+    Ok(done)
 }

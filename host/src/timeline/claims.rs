@@ -1,0 +1,314 @@
+//! Claims: what a shard has given to the publisher and has not heard of again, or does not know the end of.
+//!
+//! A claim is reversible and costs no attempt: it takes permits and moves the message from its line to what is in flight.
+//! It ends with its settlement, whatever the feed has said about the message meanwhile. A message that the feed has told
+//! of anew is *superseded*: its claim's end then says nothing about the message any more.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::clock::Interval;
+use super::database::Broken;
+use super::index::{Index, Step};
+use super::keys::{ClaimKey, LaneNumber};
+use super::schedule::Schedule;
+use super::values::Entry;
+use crate::lanes::{Charge, Permit, Turn, Verdict};
+use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
+use crate::model::time::Timestamp;
+use crate::publish::{ClaimedMessage, Settled, Settlement};
+
+/// The longest that a destination's wish holds its lane.
+const LANE_BACKOFF_MAX: Duration = Duration::from_secs(3_600);
+
+/// One claim.
+#[derive(Debug)]
+struct Claim {
+    entry: Entry,
+    /// The owner that made it.
+    epoch: u64,
+    superseded: bool,
+    /// `None` if it is no longer the publisher's, and its message may stand as `publishing` with nobody behind it.
+    permit: Option<Permit>,
+}
+
+/// Every claim of a shard, `max` at the most.
+pub(super) struct Claims {
+    claims: HashMap<ClaimKey, Claim>,
+    unresolved: usize,
+    max: usize,
+}
+
+/// A message that was claimed just now.
+#[derive(Debug)]
+pub(super) struct Picked {
+    pub message: ClaimedMessage,
+    /// Since when it could have been.
+    pub eligible_at: Timestamp,
+}
+
+/// How a visit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    Over,
+    TurnOver,
+}
+
+/// What the end of a claim makes of its message.
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    /// The index has no more to do with it, or hears of it from the feed.
+    Gone,
+    /// It stands in its line again.
+    BackAt(Timestamp),
+}
+
+impl From<AfterAttempt> for Ended {
+    fn from(after: AfterAttempt) -> Self {
+        match after {
+            AfterAttempt::RetryAt(at) => Ended::BackAt(at),
+            AfterAttempt::Published | AfterAttempt::Uncertain | AfterAttempt::Dead | AfterAttempt::Expired => {
+                Ended::Gone
+            }
+        }
+    }
+}
+
+/// What a batch of settlements means for the shard as a whole.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Settlements {
+    /// The shard is somebody else's.
+    pub fenced: bool,
+    /// The store could not admit for the moment.
+    pub refused: bool,
+}
+
+impl Claims {
+    pub(super) fn new(max: usize) -> Self {
+        Self { claims: HashMap::new(), unresolved: 0, max }
+    }
+
+    /// How many are with the publisher.
+    pub(super) fn with_publisher(&self) -> usize {
+        self.claims.len() - self.unresolved
+    }
+
+    /// How many are with nobody.
+    pub(super) fn unresolved(&self) -> usize {
+        self.unresolved
+    }
+
+    /// Whether no more may be claimed.
+    pub(super) fn is_full(&self) -> bool {
+        self.claims.len() >= self.max
+    }
+
+    /// Takes up what the index says is in flight: whoever claimed it is gone.
+    pub(super) fn take_up(&mut self, index: &Index) -> Result<(), Broken> {
+        for (epoch, key) in index.in_flight()? {
+            let Some(entry) = index.entry(key.id)? else { continue };
+            // Another generation's entry was written after the claim: what the claim's end says is of no more interest.
+            let superseded = entry.generation != key.generation;
+            let entry = Entry { generation: key.generation, ..entry };
+            self.claims.insert(key, Claim { entry, epoch, superseded, permit: None });
+            self.unresolved += 1;
+        }
+        Ok(())
+    }
+
+    /// Applies a row of the feed. A generation that waits anew is a new one, but for rows that were applied before.
+    pub(super) fn apply(&mut self, step: &mut Step<'_>, row: &MessageEntry, lane: LaneNumber) -> Result<(), Broken> {
+        if let Some(known) = step.entry(row.id)? {
+            let claim = self.claims.get_mut(&known.claim_key());
+            if known.seq > row.seq || (known.seq == row.seq && claim.is_some()) {
+                return Ok(());
+            }
+            match claim {
+                Some(claim) => {
+                    claim.superseded = true;
+                    step.forget(row.id);
+                }
+                None => step.withdraw(&known)?,
+            }
+        }
+        match row.state {
+            MessageState::Scheduled | MessageState::RetryWait => step.schedule(&Entry::of(row, lane)),
+            MessageState::Publishing
+            | MessageState::Uncertain
+            | MessageState::Published
+            | MessageState::Cancelled
+            | MessageState::Expired
+            | MessageState::Dead => {}
+        }
+        Ok(())
+    }
+
+    /// Claims what is due and whose turn it is. `true` if the turn ended before the lanes did.
+    pub(super) fn claim(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        now: Interval,
+    ) -> Result<(Vec<Picked>, bool), Broken> {
+        let mut turn = schedule.drr.turn();
+        let mut picked = Vec::new();
+        while !self.is_full() {
+            let Some(number) = schedule.drr.next(&mut turn) else {
+                return Ok((picked, !schedule.drr.is_idle()));
+            };
+            if self.visit(step, schedule, number, &mut turn, now, &mut picked)? == Visit::TurnOver {
+                return Ok((picked, true));
+            }
+        }
+        Ok((picked, false))
+    }
+
+    /// Serves the lane whose visit it is for as long as it may be served.
+    fn visit(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        number: LaneNumber,
+        turn: &mut Turn,
+        now: Interval,
+        picked: &mut Vec<Picked>,
+    ) -> Result<Visit, Broken> {
+        let mut line = step.line(number);
+        while !self.is_full() {
+            let head = line.head()?;
+            if let Some(head) = &head {
+                step.start_at(number, head.position());
+            }
+            let Some(head) = head.filter(|head| head.eligible_at <= now.earliest) else {
+                schedule.drr.deactivate(number);
+                step.touch(number);
+                break;
+            };
+            line.advance();
+            if head.expire_at.is_some_and(|expire_at| expire_at <= now.latest) {
+                step.set_aside(&head)?;
+                continue;
+            }
+            match schedule.drr.charge(turn, Schedule::cost(head.bytes)) {
+                Charge::Served => {}
+                Charge::VisitOver => break,
+                Charge::TurnOver => return Ok(Visit::TurnOver),
+            }
+            let Ok(permit) = schedule.lane(number).claim(head.bytes, now.earliest) else {
+                schedule.drr.deactivate(number);
+                break;
+            };
+            step.claim(&head)?;
+            picked.push(Picked { message: claimed_message(step, &head), eligible_at: head.eligible_at });
+            let claim = Claim { entry: head, epoch: step.epoch(), superseded: false, permit: Some(permit) };
+            let before = self.claims.insert(head.claim_key(), claim);
+            assert!(before.is_none(), "a generation is claimed by one claim at a time");
+        }
+        Ok(Visit::Over)
+    }
+
+    /// Takes in what became of claims.
+    pub(super) fn settle(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        settlements: &[Settlement],
+        now: Timestamp,
+    ) -> Settlements {
+        let mut sum = Settlements::default();
+        for Settlement { id, generation, result } in settlements {
+            let key = ClaimKey { id: *id, generation: *generation };
+            let Some(claim) = self.claims.get_mut(&key) else {
+                tracing::error!(message = %id, "a claim settled twice");
+                continue;
+            };
+            let Claim { entry, epoch, superseded, .. } = *claim;
+            if let Some(permit) = claim.permit.take() {
+                schedule.lane(entry.lane).settle(permit, verdict(result), now);
+            }
+            step.touch(entry.lane);
+            let ended = match result {
+                Settled::Unrecorded => {
+                    self.unresolved += 1;
+                    continue;
+                }
+                Settled::Outcome { after, lane_until, .. } => {
+                    if let Some(until) = lane_until {
+                        schedule.lane(entry.lane).back_off((*until).min(now + LANE_BACKOFF_MAX));
+                    }
+                    Ended::from(*after)
+                }
+                Settled::NotAdmitted | Settled::Fenced => {
+                    sum.refused |= *result == Settled::NotAdmitted;
+                    sum.fenced |= *result == Settled::Fenced;
+                    Ended::BackAt(entry.eligible_at)
+                }
+                Settled::Moved => Ended::Gone,
+            };
+            self.claims.remove(&key);
+            conclude(step, &entry, epoch, superseded, ended);
+        }
+        sum
+    }
+
+    /// Messages whose claims are with nobody, `rows_max` at the most.
+    pub(super) fn unresolved_ids(&self, rows_max: usize) -> Vec<ClaimKey> {
+        let unresolved = self.claims.iter().filter(|(_, claim)| claim.permit.is_none());
+        unresolved.map(|(key, _)| *key).take(rows_max).collect()
+    }
+
+    /// Ends claims that are with nobody, by what the store says about their messages.
+    pub(super) fn resolve(&mut self, step: &mut Step<'_>, keys: &[ClaimKey], rows: &[MessageEntry]) {
+        let rows: HashMap<_, _> = rows.iter().map(|row| (row.id, row)).collect();
+        for key in keys {
+            let Some(claim) = self.claims.get(key) else { continue };
+            let Claim { entry, epoch, superseded, .. } = *claim;
+            let ended = match rows.get(&key.id) {
+                Some(row) if row.generation == key.generation => match row.state {
+                    // Its outcome could not be recorded this time either.
+                    MessageState::Publishing => continue,
+                    MessageState::Scheduled | MessageState::RetryWait => Ended::BackAt(row.eligible_at),
+                    MessageState::Uncertain
+                    | MessageState::Published
+                    | MessageState::Cancelled
+                    | MessageState::Expired
+                    | MessageState::Dead => Ended::Gone,
+                },
+                // It was rescheduled, which the feed tells of.
+                Some(_) | None => Ended::Gone,
+            };
+            self.claims.remove(key);
+            self.unresolved -= 1;
+            conclude(step, &entry, epoch, superseded, ended);
+        }
+    }
+}
+
+/// Takes a claim out of the index.
+fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
+    match ended {
+        Ended::Gone | Ended::BackAt(_) if superseded => step.forget_claim(epoch, entry.claim_key()),
+        Ended::Gone => step.end(epoch, entry),
+        Ended::BackAt(at) => step.put_back(epoch, entry, at),
+    }
+}
+
+fn verdict(result: &Settled) -> Verdict {
+    match result {
+        Settled::Outcome { destination_failed: true, .. } => Verdict::Failed,
+        Settled::Outcome { destination_failed: false, .. } => Verdict::Healthy,
+        Settled::Moved | Settled::Fenced | Settled::NotAdmitted | Settled::Unrecorded => Verdict::NotCalled,
+    }
+}
+
+fn claimed_message(step: &Step<'_>, entry: &Entry) -> ClaimedMessage {
+    let name = &step.lane(entry.lane).name;
+    ClaimedMessage {
+        id: entry.id,
+        generation: entry.generation,
+        namespace: name.namespace.clone(),
+        destination: name.destination.clone(),
+        bytes: entry.bytes,
+        expire_at: entry.expire_at,
+    }
+}

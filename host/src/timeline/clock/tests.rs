@@ -1,0 +1,105 @@
+use rand::rngs::{StdRng, SysRng};
+use rand::{RngExt, SeedableRng, TryRng};
+
+use super::*;
+use crate::env::ManualClock;
+
+const WIDTH_MAX: Duration = Duration::from_millis(100);
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+fn stable() -> (ManualClock, TrustedClock) {
+    let clock = ManualClock::at(START);
+    let mut trusted = TrustedClock::new(WIDTH_MAX);
+    assert!(matches!(trusted.read(&clock), Err(Gated::Stabilizing { .. })));
+    clock.advance(STABILIZATION);
+    assert!(trusted.read(&clock).is_ok());
+    (clock, trusted)
+}
+
+// TL-3
+#[test]
+fn the_present_lies_in_the_interval_and_the_interval_is_narrow() {
+    let (clock, mut trusted) = stable();
+    for _ in 0..1_000 {
+        clock.advance(Duration::from_millis(7));
+        let interval = trusted.read(&clock).unwrap();
+        assert!(interval.earliest <= clock.now() && clock.now() < interval.latest);
+        assert!(interval.latest.since(interval.earliest) <= Duration::from_millis(4), "{interval:?}");
+    }
+}
+
+// TL-3
+#[test]
+fn a_jump_gates_the_clock_until_it_has_run_evenly() {
+    for by in [-3_600_000, -50, 50, 3_600_000] {
+        let (clock, mut trusted) = stable();
+        clock.jump_to(Timestamp::from_millis(clock.now().as_millis() + by));
+        clock.advance(SAMPLE_EVERY);
+        assert!(matches!(trusted.read(&clock), Err(Gated::Stabilizing { .. })), "{by}");
+        clock.advance(STABILIZATION - Duration::from_millis(1));
+        assert!(trusted.read(&clock).is_err(), "{by}");
+        clock.advance(Duration::from_millis(1));
+        let interval = trusted.read(&clock).unwrap();
+        assert!(interval.earliest <= clock.now() && clock.now() < interval.latest, "{by}");
+    }
+}
+
+// TL-3
+#[test]
+fn between_two_samples_a_jump_is_not_followed() {
+    let (clock, mut trusted) = stable();
+    let before = clock.now();
+    clock.jump_to(before + Duration::from_secs(3_600));
+    clock.advance(SAMPLE_EVERY / 2);
+    let interval = trusted.read(&clock).unwrap();
+    assert!(interval.earliest <= before + SAMPLE_EVERY / 2);
+}
+
+// TL-3
+#[test]
+fn a_clock_that_is_set_forward_and_back_is_never_ahead_of_true_time() {
+    let seed = SysRng.try_next_u64().unwrap();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let clock = ManualClock::at(START);
+    let mut trusted = TrustedClock::new(WIDTH_MAX);
+    let mut truth = START;
+    for _ in 0..5_000 {
+        let step = Duration::from_millis(random.random_range(1..400));
+        truth = truth + step;
+        clock.advance(step);
+        // Wrong by up to a day, for less than it takes to be trusted again.
+        if random.random_bool(0.05) {
+            clock.jump_to(truth + Duration::from_secs(random.random_range(1..86_400)));
+            let _ = trusted.read(&clock);
+            let wrong_for = Duration::from_millis(random.random_range(1..STABILIZATION.as_millis() as u64 - 1));
+            truth = truth + wrong_for;
+            clock.advance(wrong_for);
+            if let Ok(interval) = trusted.read(&clock) {
+                assert!(interval.earliest <= truth);
+            }
+            clock.jump_to(truth);
+        }
+        if let Ok(interval) = trusted.read(&clock) {
+            assert!(interval.earliest <= truth, "{interval:?} at {truth:?}");
+        }
+    }
+}
+
+// TL-3
+#[test]
+fn a_wide_interval_gates_the_clock() {
+    let clock = ManualClock::at(START);
+    let mut trusted = TrustedClock::new(Duration::from_micros(500));
+    let _ = trusted.read(&clock);
+    clock.advance(STABILIZATION);
+    assert_eq!(trusted.read(&clock), Err(Gated::Uncertain), "a millisecond's resolution is wider than that");
+}
+
+// TL-3
+#[test]
+fn an_old_sample_says_nothing() {
+    let (clock, trusted) = stable();
+    clock.advance(SAMPLE_AGE_MAX + Duration::from_millis(1));
+    assert_eq!(trusted.interval(clock.monotonic()), Err(Gated::Uncertain));
+}

@@ -1,0 +1,210 @@
+//! One RocksDB: opening, reading with every value checked, writing whole batches, throwing away.
+//!
+//! Writes go to the write-ahead log and are not made durable one by one: SQL is the truth, a crash of the process loses
+//! nothing that was written, and after a crash of the machine the index is a whole earlier one, which its owner epoch and
+//! its applied sequence number tell apart from the present.
+
+use std::path::Path;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, Options, ReadOptions,
+    WriteBatch, WriteBufferManager,
+};
+
+use super::frame;
+use super::keys::Family;
+
+/// What the write buffers of all shards take of the memory, at most: one part in this many.
+const WRITE_BUFFER_PART: usize = 2;
+/// The write buffer of one column family is flushed at this size, or at its share of a smaller budget.
+const WRITE_BUFFER_BYTES_MAX: usize = 8 << 20;
+/// Write-ahead logs that are older than this much are let go by flushing what they hold.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+/// A run of keys with this many deletions among [`DELETIONS_WINDOW`] is compacted: what was published leaves tombstones
+/// just before what is due next.
+const DELETIONS_TRIGGER: usize = 2_048;
+const DELETIONS_WINDOW: usize = 4_096;
+/// Open files a shard.
+const FILES_MAX: i32 = 256;
+/// Flushes and compactions that run at once, over all shards.
+const BACKGROUND_JOBS: i32 = 2;
+/// Bits a key in the filters of the `id` family, for about one false answer in a hundred.
+const BLOOM_BITS: f64 = 10.0;
+/// RocksDB's own log files that are kept, and their size.
+const INFO_LOGS_MAX: usize = 2;
+const INFO_LOG_BYTES_MAX: usize = 1 << 20;
+
+/// Why an index is of no use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    /// Something in it is not as it was written.
+    #[error("a value of column family `{}` is torn", family.as_str())]
+    Torn { family: Family },
+    /// Its directory cannot be used.
+    #[error("{0}")]
+    Directory(#[from] std::io::Error),
+    /// RocksDB cannot go on.
+    #[error("RocksDB: {0}")]
+    Storage(#[from] rocksdb::Error),
+}
+
+/// Block cache and write buffers that all shards share.
+pub(super) struct Memory {
+    cache: Cache,
+    buffers: WriteBufferManager,
+    buffer_bytes: usize,
+}
+
+impl Memory {
+    /// `bytes` for everything together.
+    pub(super) fn new(bytes: usize) -> Self {
+        let cache = Cache::new_lru_cache(bytes);
+        let buffer_bytes = bytes / WRITE_BUFFER_PART;
+        let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(buffer_bytes, false, cache.clone());
+        Self { cache, buffers, buffer_bytes }
+    }
+}
+
+/// An open RocksDB.
+pub(super) struct Database {
+    db: DB,
+}
+
+impl Database {
+    /// Opens the database in `path`, creating it if there is none.
+    pub(super) fn open(path: &Path, memory: &Memory) -> Result<Self, Broken> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_write_buffer_manager(&memory.buffers);
+        options.set_max_total_wal_size(LOG_BYTES_MAX);
+        options.set_recycle_log_file_num(1);
+        options.set_max_open_files(FILES_MAX);
+        options.set_max_background_jobs(BACKGROUND_JOBS);
+        options.set_keep_log_file_num(INFO_LOGS_MAX);
+        options.set_max_log_file_size(INFO_LOG_BYTES_MAX);
+        options.set_stats_dump_period_sec(0);
+        let families = Family::ALL
+            .map(|family| ColumnFamilyDescriptor::new(family.as_str(), Self::family_options(family, memory)));
+        Ok(Self { db: DB::open_cf_descriptors(&options, path, families)? })
+    }
+
+    /// Removes the database in `path`, if there is one.
+    pub(super) fn destroy(path: &Path) -> std::io::Result<()> {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn family_options(family: Family, memory: &Memory) -> Options {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&memory.cache);
+        blocks.set_cache_index_and_filter_blocks(true);
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        let mut options = Options::default();
+        match family {
+            Family::Id => {
+                blocks.set_bloom_filter(BLOOM_BITS, false);
+                options.set_memtable_prefix_bloom_ratio(0.1);
+                options.set_memtable_whole_key_filtering(true);
+            }
+            Family::Timeline | Family::InFlight | Family::Meta => {
+                options.add_compact_on_deletion_collector_factory(DELETIONS_WINDOW, DELETIONS_TRIGGER, 0.0);
+            }
+        }
+        options.set_block_based_table_factory(&blocks);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        let share = memory.buffer_bytes / Family::ALL.len();
+        options.set_write_buffer_size(share.clamp(64 << 10, WRITE_BUFFER_BYTES_MAX));
+        options
+    }
+
+    /// The payload under `key`, as `read` makes it out.
+    pub(super) fn get<T>(
+        &self,
+        family: Family,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Broken> {
+        let Some(framed) = self.db.get_pinned_cf(self.handle(family), key)? else { return Ok(None) };
+        match frame::open(key, &framed).and_then(read) {
+            Some(value) => Ok(Some(value)),
+            None => Err(Broken::Torn { family }),
+        }
+    }
+
+    /// The keys from `from` on and before `end`.
+    pub(super) fn scan(&self, family: Family, from: &[u8], end: Vec<u8>) -> Scan<'_> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(end);
+        let mut iterator = self.db.raw_iterator_cf_opt(self.handle(family), options);
+        iterator.seek(from);
+        Scan { iterator, family }
+    }
+
+    /// Writes a batch, whole or not at all.
+    pub(super) fn write(&self, batch: WriteBatch) -> Result<(), Broken> {
+        Ok(self.db.write(batch)?)
+    }
+
+    /// Puts a framed value into a batch.
+    pub(super) fn put(&self, batch: &mut WriteBatch, family: Family, key: &[u8], payload: &[u8]) {
+        batch.put_cf(self.handle(family), key, frame::seal(key, payload));
+    }
+
+    /// Puts a deletion into a batch.
+    pub(super) fn delete(&self, batch: &mut WriteBatch, family: Family, key: &[u8]) {
+        batch.delete_cf(self.handle(family), key);
+    }
+
+    /// A value as it is stored.
+    #[cfg(test)]
+    pub(super) fn raw(&self, family: Family, key: &[u8]) -> Vec<u8> {
+        self.db.get_cf(self.handle(family), key).unwrap().unwrap()
+    }
+
+    /// Stores a value as it is.
+    #[cfg(test)]
+    pub(super) fn put_raw(&self, batch: &mut WriteBatch, family: Family, key: &[u8], value: &[u8]) {
+        batch.put_cf(self.handle(family), key, value);
+    }
+
+    /// Writes what is only in memory and in the log into tables: the next opening has nothing to replay.
+    pub(super) fn flush(&self) -> Result<(), Broken> {
+        for family in Family::ALL {
+            self.db.flush_cf(self.handle(family))?;
+        }
+        Ok(())
+    }
+
+    fn handle(&self, family: Family) -> &rocksdb::ColumnFamily {
+        self.db.cf_handle(family.as_str()).expect("every family was opened")
+    }
+}
+
+/// A walk over keys, with every value checked.
+pub(super) struct Scan<'a> {
+    iterator: DBRawIterator<'a>,
+    family: Family,
+}
+
+impl Scan<'_> {
+    /// What the walk stands at, as `read` makes it out of key and payload; `None` behind the last key.
+    pub(super) fn peek<T>(&self, read: impl FnOnce(&[u8], &[u8]) -> Option<T>) -> Result<Option<T>, Broken> {
+        let Some((key, framed)) = self.iterator.item() else {
+            self.iterator.status()?;
+            return Ok(None);
+        };
+        match frame::open(key, framed).and_then(|payload| read(key, payload)) {
+            Some(value) => Ok(Some(value)),
+            None => Err(Broken::Torn { family: self.family }),
+        }
+    }
+
+    /// Goes on to the next key.
+    pub(super) fn advance(&mut self) {
+        self.iterator.next();
+    }
+}

@@ -1,0 +1,270 @@
+use std::time::Duration;
+
+use rocksdb::WriteBatch;
+use tempfile::TempDir;
+
+use super::*;
+use crate::timeline::values::Place;
+
+const SHARD: ShardId = ShardId(3);
+const DUE_AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+fn memory() -> Memory {
+    Memory::new(1 << 20)
+}
+
+fn created(directory: &TempDir) -> Index {
+    Index::create(&directory.path().join("shard"), &memory(), SHARD, 1).unwrap()
+}
+
+fn reopened(directory: &TempDir, epoch: u64, feed_end: u64) -> Result<Index, Unusable> {
+    Index::open(&directory.path().join("shard"), &memory(), SHARD, epoch, feed_end)
+}
+
+fn name(destination: &str) -> LaneName {
+    LaneName { namespace: "acme".parse().unwrap(), destination: destination.parse().unwrap() }
+}
+
+fn entry(lane: LaneNumber, number: u64) -> Entry {
+    let mut id = [0; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    Entry {
+        id: MessageId::from_bytes(id),
+        lane,
+        seq: number,
+        generation: 1,
+        bytes: 100,
+        eligible_at: DUE_AT + Duration::from_millis(number),
+        expire_at: Some(DUE_AT + Duration::from_secs(number)),
+        place: Place::Line,
+    }
+}
+
+/// Schedules the messages `numbers` in lane `sink`, which is ready when its line says so.
+fn schedule(index: &mut Index, numbers: impl Iterator<Item = u64>) -> LaneNumber {
+    let mut step = index.begin();
+    let lane = step.lane_number(&name("sink"));
+    for number in numbers {
+        step.schedule(&entry(lane, number));
+    }
+    commit(step);
+    lane
+}
+
+/// Commits as the schedule does for a lane that nothing stands against.
+fn commit(mut step: Step<'_>) {
+    for number in step.touched() {
+        let at = step.lane(number).eligible_from();
+        step.set_ready(number, at);
+    }
+    step.commit().unwrap();
+}
+
+fn line(index: &mut Index, lane: LaneNumber) -> Vec<u64> {
+    let step = index.begin();
+    let mut line = step.line(lane);
+    let mut found = Vec::new();
+    while let Some(entry) = line.head().unwrap() {
+        found.push(entry.seq);
+        line.advance();
+    }
+    found
+}
+
+fn keys_of(index: &Index, family: Family) -> usize {
+    let mut scan = index.database.scan(family, &[], vec![0xff]);
+    let mut keys = 0;
+    while scan.peek(|_, _| Some(())).unwrap().is_some() {
+        keys += 1;
+        scan.advance();
+    }
+    keys
+}
+
+fn ready(index: &Index) -> Vec<(Timestamp, LaneNumber)> {
+    index.ready((Timestamp::from_millis(0), LaneNumber(0)), Timestamp::MAX, 100).unwrap().items
+}
+
+// TL-1
+#[test]
+fn a_message_costs_the_same_few_keys_however_many_wait() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    let mut changes_before = None;
+    for waiting in [0, 1_000, 10_000] {
+        let lane = schedule(&mut index, waiting..waiting + 1);
+        schedule(&mut index, waiting + 1..(waiting * 10).max(1_000));
+        let claimed = entry(lane, waiting);
+        let mut changes = Vec::new();
+        for change in [
+            |step: &mut Step<'_>, entry: &Entry| step.claim(entry).unwrap(),
+            |step: &mut Step<'_>, entry: &Entry| step.put_back(1, entry, DUE_AT),
+            |step: &mut Step<'_>, entry: &Entry| {
+                step.withdraw(&Entry { eligible_at: DUE_AT, ..*entry }).unwrap();
+            },
+        ] {
+            let mut step = index.begin();
+            change(&mut step, &claimed);
+            changes.push(step.changes());
+            commit(step);
+        }
+        assert!(changes.iter().all(|changes| *changes <= 5), "{changes:?}");
+        assert_eq!(*changes_before.get_or_insert(changes.clone()), changes);
+    }
+}
+
+// TL-1
+#[test]
+fn memory_holds_lanes_and_not_messages() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    for chunk in 0..10 {
+        schedule(&mut index, chunk * 1_000..(chunk + 1) * 1_000);
+    }
+    assert_eq!((index.lanes().len(), index.lanes()[0].pending), (1, 10_000));
+    // A DUE and an EXPIRY key a message, and one READY key for the lane.
+    assert_eq!(keys_of(&index, Family::Timeline), 20_001);
+    assert_eq!(keys_of(&index, Family::Id), 10_000);
+    assert_eq!(keys_of(&index, Family::Meta), 2);
+}
+
+// TL-1
+#[test]
+fn a_line_is_in_order_of_eligibility_and_is_found_again_after_a_crash() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    let lane = schedule(&mut index, [5, 2, 9, 1].into_iter());
+    let mut step = index.begin();
+    step.claim(&entry(lane, 1)).unwrap();
+    step.applied(9);
+    commit(step);
+    assert_eq!(line(&mut index, lane), [2, 5, 9]);
+    drop(index);
+
+    let mut index = reopened(&directory, 2, 9).unwrap();
+    assert_eq!(line(&mut index, lane), [2, 5, 9]);
+    assert_eq!(index.applied(), 9);
+    assert_eq!(index.in_flight().unwrap(), [(1, entry(lane, 1).claim_key())]);
+    assert_eq!((index.lanes()[0].pending, index.lanes()[0].eligible_from()), (3, Some(entry(lane, 2).eligible_at)));
+}
+
+// TL-1
+#[test]
+fn a_lane_has_one_ready_key_exactly_while_somebody_waits() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    let lane = schedule(&mut index, [4, 3].into_iter());
+    assert_eq!(ready(&index), [(entry(lane, 3).eligible_at, lane)]);
+    schedule(&mut index, [1].into_iter());
+    assert_eq!(ready(&index), [(entry(lane, 1).eligible_at, lane)]);
+    for number in [1, 3, 4] {
+        let mut step = index.begin();
+        step.withdraw(&entry(lane, number)).unwrap();
+        commit(step);
+        assert_eq!(ready(&index).len(), usize::from(number != 4), "after {number}");
+    }
+    assert_eq!(keys_of(&index, Family::Timeline), 0);
+    assert_eq!(keys_of(&index, Family::Id), 0);
+}
+
+// TL-1
+#[test]
+fn walks_are_bounded_and_say_when_they_stopped_early() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    schedule(&mut index, 0..10);
+    let until = DUE_AT + Duration::from_secs(7);
+    let found = index.expiring(until, 3).unwrap();
+    assert_eq!((found.items.len(), found.stopped_early, found.next_at), (3, true, None));
+    let found = index.expiring(until, 100).unwrap();
+    let next_at = Some(DUE_AT + Duration::from_secs(8));
+    assert_eq!((found.items.len(), found.stopped_early, found.next_at), (8, false, next_at));
+    assert_eq!(index.expiring(Timestamp::from_millis(0), 100).unwrap().next_at, Some(DUE_AT));
+}
+
+#[test]
+fn an_empty_step_writes_nothing() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    let lane = schedule(&mut index, 0..1);
+    let mut step = index.begin();
+    step.touch(lane);
+    step.applied(0);
+    for number in step.touched() {
+        let at = step.lane(number).eligible_from();
+        step.set_ready(number, at);
+    }
+    assert_eq!(step.changes(), 0);
+    step.commit().unwrap();
+}
+
+// TL-2
+#[test]
+fn a_torn_value_is_never_taken_for_a_value() {
+    type KeyOf = fn(LaneNumber) -> Vec<u8>;
+    let cases: [(Family, KeyOf); 4] = [
+        (Family::Timeline, |lane| keys::due(lane, entry(lane, 1).position())),
+        (Family::Timeline, |lane| keys::ready(entry(lane, 1).eligible_at, lane)),
+        (Family::Id, |lane| keys::entry(entry(lane, 1).id)),
+        (Family::Meta, keys::lane),
+    ];
+    for (family, key) in cases {
+        let directory = TempDir::new().unwrap();
+        let mut index = created(&directory);
+        let lane = schedule(&mut index, 1..2);
+        // One bit of the payload, or of the length where there is no payload.
+        let mut batch = WriteBatch::new();
+        let mut value = index.database.raw(family, &key(lane));
+        let last = value.len() - 1;
+        value[last] ^= 1;
+        index.database.put_raw(&mut batch, family, &key(lane), &value);
+        index.database.write(batch).unwrap();
+
+        let is_read = |index: &mut Index| -> Result<(), Broken> {
+            index.entry(entry(lane, 1).id)?;
+            index.ready((Timestamp::from_millis(0), LaneNumber(0)), Timestamp::MAX, 100)?;
+            let head = index.begin().line(lane).head();
+            head.map(|_| ())
+        };
+        match family {
+            Family::Meta => {}
+            Family::Timeline | Family::Id | Family::InFlight => {
+                assert!(matches!(is_read(&mut index), Err(Broken::Torn { .. })), "{family:?}");
+            }
+        }
+        drop(index);
+        let broken = match reopened(&directory, 2, 0) {
+            Ok(mut index) => is_read(&mut index).is_err(),
+            Err(reason) => reason == Unusable::Broken,
+        };
+        assert!(broken, "{family:?}");
+    }
+}
+
+// TL-2, TL-7
+#[test]
+fn an_index_is_only_gone_on_with_by_whom_it_fits() {
+    let directory = TempDir::new().unwrap();
+    assert_eq!(reopened(&directory, 1, 0).err(), Some(Unusable::Missing));
+    let mut index = created(&directory);
+    let mut step = index.begin();
+    step.applied(7);
+    step.commit().unwrap();
+    drop(index);
+    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherOwner), "epoch 2 was somebody else's");
+    assert_eq!(reopened(&directory, 2, 6).err(), Some(Unusable::AheadOfStore));
+    let path = directory.path().join("shard");
+    assert_eq!(Index::open(&path, &memory(), ShardId(4), 2, 7).err(), Some(Unusable::OtherVersion));
+    assert_eq!(reopened(&directory, 2, 7).unwrap().applied(), 7);
+    assert_eq!(reopened(&directory, 2, 7).err(), Some(Unusable::OtherOwner), "epoch 2 has written to it");
+
+    let mut batch = WriteBatch::new();
+    let database = Database::open(&path, &memory()).unwrap();
+    database.put(&mut batch, Family::Meta, &keys::state(), &[keys::version() + 1, 0, 0]);
+    database.write(batch).unwrap();
+    drop(database);
+    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherVersion));
+    std::fs::write(path.join("CURRENT"), "nonsense").unwrap();
+    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::Broken));
+    assert_eq!(Index::create(&path, &memory(), SHARD, 3).unwrap().applied(), 0);
+}

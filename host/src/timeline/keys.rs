@@ -1,0 +1,210 @@
+//! The keys of a shard's index. Big-endian, so that bytes sort as values do; tag and version come first.
+//!
+//! | family   | key                                            | value                                       |
+//! |----------|------------------------------------------------|---------------------------------------------|
+//! | timeline | DUE `lane, eligible_at, seq, message`          | what a claim needs                          |
+//! | timeline | READY `eligible_at, lane`                      | nothing                                     |
+//! | timeline | EXPIRY `expire_at, message`                    | nothing                                     |
+//! | id       | ENTRY `message`                                | where the message stands in the other lines |
+//! | inflight | IN_FLIGHT `owner epoch, message, generation`   | nothing                                     |
+//! | meta     | STATE                                          | shard, owner epoch, applied sequence number |
+//! | meta     | LANE `lane`                                    | namespace, destination, how many wait       |
+
+use super::frame::{Fields, time_bytes};
+use crate::model::ids::MessageId;
+use crate::model::time::Timestamp;
+
+/// The version of all keys and values together. An index of another version is rebuilt.
+const VERSION: u8 = 1;
+
+const DUE: u8 = 1;
+const READY: u8 = 2;
+const EXPIRY: u8 = 3;
+const ENTRY: u8 = 4;
+const IN_FLIGHT: u8 = 5;
+const STATE: u8 = 6;
+const LANE: u8 = 7;
+
+/// A column family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// What is due when.
+    Timeline,
+    /// Where each message stands.
+    Id,
+    /// What is claimed.
+    InFlight,
+    /// The shard itself, and its lanes.
+    Meta,
+}
+
+impl Family {
+    pub(super) const ALL: [Family; 4] = [Family::Timeline, Family::Id, Family::InFlight, Family::Meta];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Family::Timeline => "timeline",
+            Family::Id => "id",
+            Family::InFlight => "inflight",
+            Family::Meta => "meta",
+        }
+    }
+}
+
+/// A lane of the shard, numbered in the order in which they were met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LaneNumber(pub u32);
+
+/// A message's place in its lane's line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub eligible_at: Timestamp,
+    pub seq: u64,
+    pub id: MessageId,
+}
+
+impl Position {
+    /// Before every other.
+    pub(super) const FIRST: Position =
+        Position { eligible_at: Timestamp::from_millis(i64::MIN), seq: 0, id: MessageId::from_bytes([0; 16]) };
+}
+
+/// A claim: a message is claimed at most once a generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ClaimKey {
+    pub id: MessageId,
+    pub generation: u32,
+}
+
+pub(super) fn due(lane: LaneNumber, position: Position) -> Vec<u8> {
+    let eligible_at = time_bytes(position.eligible_at);
+    let seq = position.seq.to_be_bytes();
+    key(DUE, &[&lane.0.to_be_bytes(), &eligible_at, &seq, position.id.as_bytes()])
+}
+
+/// Behind the last message of a lane's line.
+pub(super) fn due_end(lane: LaneNumber) -> Vec<u8> {
+    match lane.0.checked_add(1) {
+        Some(next) => key(DUE, &[&next.to_be_bytes()]),
+        None => key(DUE + 1, &[]),
+    }
+}
+
+/// Where the line after `key` begins: between it and the next.
+pub(super) fn behind(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
+pub(super) fn read_due(key: &[u8]) -> Option<Position> {
+    let mut fields = fields_of(DUE, key)?;
+    fields.u32()?;
+    let position =
+        Position { eligible_at: fields.time()?, seq: fields.u64()?, id: MessageId::from_bytes(fields.bytes()?) };
+    fields.end()?;
+    Some(position)
+}
+
+pub(super) fn ready(at: Timestamp, lane: LaneNumber) -> Vec<u8> {
+    key(READY, &[&time_bytes(at), &lane.0.to_be_bytes()])
+}
+
+pub(super) fn ready_start() -> Vec<u8> {
+    key(READY, &[])
+}
+
+pub(super) fn ready_end() -> Vec<u8> {
+    key(READY + 1, &[])
+}
+
+pub(super) fn read_ready(key: &[u8]) -> Option<(Timestamp, LaneNumber)> {
+    let mut fields = fields_of(READY, key)?;
+    let read = (fields.time()?, LaneNumber(fields.u32()?));
+    fields.end()?;
+    Some(read)
+}
+
+pub(super) fn expiry(at: Timestamp, id: MessageId) -> Vec<u8> {
+    key(EXPIRY, &[&time_bytes(at), id.as_bytes()])
+}
+
+/// Before the first message that expires at `at` or later.
+pub(super) fn expiry_start(at: Timestamp) -> Vec<u8> {
+    key(EXPIRY, &[&time_bytes(at)])
+}
+
+pub(super) fn expiry_end() -> Vec<u8> {
+    key(EXPIRY + 1, &[])
+}
+
+pub(super) fn read_expiry(key: &[u8]) -> Option<(Timestamp, MessageId)> {
+    let mut fields = fields_of(EXPIRY, key)?;
+    let read = (fields.time()?, MessageId::from_bytes(fields.bytes()?));
+    fields.end()?;
+    Some(read)
+}
+
+pub(super) fn entry(id: MessageId) -> Vec<u8> {
+    key(ENTRY, &[id.as_bytes()])
+}
+
+pub(super) fn in_flight(epoch: u64, claim: ClaimKey) -> Vec<u8> {
+    key(IN_FLIGHT, &[&epoch.to_be_bytes(), claim.id.as_bytes(), &claim.generation.to_be_bytes()])
+}
+
+pub(super) fn in_flight_start() -> Vec<u8> {
+    key(IN_FLIGHT, &[])
+}
+
+pub(super) fn in_flight_end() -> Vec<u8> {
+    key(IN_FLIGHT + 1, &[])
+}
+
+pub(super) fn read_in_flight(key: &[u8]) -> Option<(u64, ClaimKey)> {
+    let mut fields = fields_of(IN_FLIGHT, key)?;
+    let epoch = fields.u64()?;
+    let claim = ClaimKey { id: MessageId::from_bytes(fields.bytes()?), generation: fields.u32()? };
+    fields.end()?;
+    Some((epoch, claim))
+}
+
+/// The one key that has no version: what is under it says which version the rest has.
+pub(super) fn state() -> Vec<u8> {
+    vec![STATE]
+}
+
+pub(super) fn lane(lane: LaneNumber) -> Vec<u8> {
+    key(LANE, &[&lane.0.to_be_bytes()])
+}
+
+pub(super) fn lane_start() -> Vec<u8> {
+    key(LANE, &[])
+}
+
+pub(super) fn lane_end() -> Vec<u8> {
+    key(LANE + 1, &[])
+}
+
+pub(super) fn read_lane(key: &[u8]) -> Option<LaneNumber> {
+    let mut fields = fields_of(LANE, key)?;
+    let lane = LaneNumber(fields.u32()?);
+    fields.end()?;
+    Some(lane)
+}
+
+/// The version that [`super::values`] writes into the shard's state.
+pub(super) const fn version() -> u8 {
+    VERSION
+}
+
+fn key(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(2 + parts.iter().map(|part| part.len()).sum::<usize>() + 1);
+    key.push(tag);
+    key.push(VERSION);
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    key
+}
+
+fn fields_of(tag: u8, key: &[u8]) -> Option<Fields<'_>> {
+    Some(Fields::new(key.strip_prefix(&[tag, VERSION])?))
+}

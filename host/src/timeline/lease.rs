@@ -1,0 +1,93 @@
+//! Owning a shard: acquiring its lease, renewing it, and knowing when it can no longer be relied on.
+//!
+//! Invariant: what is held ends, by the monotonic clock and counted from before the store was asked, sooner than the
+//! lease does. An owner whose renewals do not get through stops by itself, before another can begin.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::env::{self, Env};
+use crate::model::ids::RuntimeId;
+use crate::store::{ShardId, ShardLease, Store, StoreError};
+
+/// A lease is renewed when this part of it is over.
+const RENEW_AT: f64 = 1.0 / 3.0;
+/// A lease is relied on for this part of its time.
+const RELY_ON: f64 = 0.75;
+/// Pause between two tries to acquire or renew, as a part of the lease.
+const TRY_AGAIN: f64 = 1.0 / 20.0;
+
+/// What an owner holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Holding {
+    /// The shard is its own.
+    Held {
+        /// The lease.
+        lease: ShardLease,
+        /// Relied on until this monotonic time.
+        until: Duration,
+    },
+    /// Somebody else has it.
+    Lost,
+}
+
+/// Whose leases, and how long they are.
+#[derive(Clone)]
+pub(super) struct LeaseKeeper {
+    pub store: Store,
+    pub env: Env,
+    pub runtime: RuntimeId,
+    pub duration: Duration,
+}
+
+impl LeaseKeeper {
+    /// Tries until the shard is this runtime's; `None` if `stop` came first.
+    pub(super) async fn acquire(&self, shard: ShardId, stop: &CancellationToken) -> Option<Holding> {
+        loop {
+            let asked = self.env.clock.monotonic();
+            match self.store.acquire_shard(shard, self.runtime, self.duration, self.env.now()).await {
+                Ok(Some(lease)) => return Some(self.held(lease, asked)),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(shard = shard.0, %error, "a shard cannot be acquired now"),
+            }
+            tokio::select! {
+                () = env::sleep(self.duration.mul_f64(TRY_AGAIN)) => {}
+                () = stop.cancelled() => return None,
+            }
+        }
+    }
+
+    /// Renews what `holding` holds until it is lost or nobody looks at it any more.
+    pub(super) async fn keep(self, holding: watch::Sender<Holding>) {
+        loop {
+            let Holding::Held { lease, until } = *holding.borrow() else { return };
+            // Relative to the clock that decides, in real time: a clock that stands still is asked again and again.
+            let now = self.env.clock.monotonic();
+            let renew_at = until.saturating_sub(self.duration.mul_f64(RELY_ON - RENEW_AT));
+            let pause = renew_at.saturating_sub(now).max(self.duration.mul_f64(TRY_AGAIN));
+            tokio::select! {
+                () = env::sleep(pause) => {}
+                () = holding.closed() => return,
+            }
+            let asked = self.env.clock.monotonic();
+            if asked < renew_at {
+                continue;
+            }
+            match self.renew(lease, asked).await {
+                Ok(renewed) => holding.send_modify(|holding| *holding = renewed),
+                Err(error) => tracing::warn!(shard = lease.shard.0, %error, "a shard's lease cannot be renewed now"),
+            }
+        }
+    }
+
+    async fn renew(&self, lease: ShardLease, asked: Duration) -> Result<Holding, StoreError> {
+        let renewed = self.store.renew_shard(lease, self.duration, self.env.now()).await?;
+        Ok(renewed.map_or(Holding::Lost, |lease| self.held(lease, asked)))
+    }
+
+    fn held(&self, lease: ShardLease, asked: Duration) -> Holding {
+        Holding::Held { lease, until: asked + self.duration.mul_f64(RELY_ON) }
+    }
+}

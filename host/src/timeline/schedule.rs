@@ -1,0 +1,139 @@
+//! Which of a shard's lanes are served next: their states, their turns, and which of them time has made ready.
+//!
+//! A lane becomes active when its READY key's time comes, found by one walk that never goes over the same keys twice, or
+//! when something about it changes and that time has come already. It leaves when its line is empty or its head not due,
+//! and when it may not send.
+
+use std::time::Duration;
+
+use super::database::Broken;
+use super::index::{Index, Step};
+use super::keys::LaneNumber;
+use super::values::LaneName;
+use crate::lanes::{CircuitPolicy, DestinationLane, Drr, DrrOptions, Gate, Held};
+use crate::model::destination::{Destinations, LaneLimits};
+use crate::model::time::Timestamp;
+
+/// What a message costs at least, in bytes: calling a destination is work even where there is little to say.
+const COST_MIN: u64 = 256;
+/// What a message costs at most; larger ones are charged this much.
+const COST_MAX: u64 = 4 << 20;
+/// One visit of a lane of weight 1 is worth this many bytes; messages of 64 KiB are served one a visit.
+const QUANTUM: u64 = 64 << 10;
+/// What a turn hands to the publisher at the most. Turns are short so that outcomes and the feed are never far behind.
+pub(super) const TURN_MESSAGES_MAX: u32 = 256;
+const TURN_BYTES_MAX: u64 = 16 << 20;
+const TURN_VISITS_MAX: u32 = 1_024;
+/// READY keys that are read in one go.
+const DISCOVERED_MAX: usize = 256;
+
+/// When a destination is left alone, and how it is tried again.
+const CIRCUIT: CircuitPolicy = CircuitPolicy {
+    failures_to_open: 10,
+    open_initial: Duration::from_secs(1),
+    open_max: Duration::from_secs(60),
+    probes_max: 1,
+    successes_to_close: 2,
+};
+
+const DRR: DrrOptions = DrrOptions {
+    quantum: QUANTUM,
+    cost_max: COST_MAX,
+    turn_items_max: TURN_MESSAGES_MAX,
+    turn_cost_max: TURN_BYTES_MAX,
+    turn_visits_max: TURN_VISITS_MAX,
+};
+
+/// The lanes of a shard, as far as they are not in the index.
+pub(super) struct Schedule {
+    lanes: Vec<DestinationLane>,
+    held: Vec<Option<Held>>,
+    pub drr: Drr<LaneNumber>,
+    /// READY keys up to here have been found.
+    cursor: (Timestamp, LaneNumber),
+}
+
+impl Schedule {
+    /// Takes up the lanes of an index.
+    pub(super) fn new() -> Self {
+        let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
+        Self { lanes: Vec::new(), held: Vec::new(), drr: Drr::new(DRR), cursor: start }
+    }
+
+    /// What a message of `bytes` costs.
+    pub(super) fn cost(bytes: u32) -> u64 {
+        u64::from(bytes).clamp(COST_MIN, COST_MAX)
+    }
+
+    /// A lane, which must have been adopted.
+    pub(super) fn lane(&mut self, number: LaneNumber) -> &mut DestinationLane {
+        &mut self.lanes[number.0 as usize]
+    }
+
+    /// Messages in flight, by lane.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(DestinationLane::in_flight_messages)
+    }
+
+    /// Lanes with something due that may not be sent, by reason.
+    pub(super) fn held(&self, reason: Held) -> usize {
+        self.held.iter().filter(|held| **held == Some(reason)).count()
+    }
+
+    /// Gives a lane its limits, weight and gate, unless it has them. A lane whose destination is not configured is closed:
+    /// what waits there goes on waiting.
+    pub(super) fn adopt(&mut self, number: LaneNumber, name: &LaneName, destinations: &Destinations) {
+        if (number.0 as usize) < self.lanes.len() {
+            return;
+        }
+        assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
+        let (gate, limits, weight) = match destinations.get(&name.destination) {
+            Some(destination) => (Gate::Open, destination.limits, destination.weight),
+            None => {
+                tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");
+                (Gate::Closed, LaneLimits { messages: 0, bytes: 0 }, 1)
+            }
+        };
+        self.lanes.push(DestinationLane::new(gate, limits, CIRCUIT));
+        self.held.push(None);
+        self.drr.set_weight(number, weight);
+    }
+
+    /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
+    pub(super) fn refresh(&mut self, step: &mut Step<'_>, now: Timestamp) {
+        for number in step.touched() {
+            let lane = &self.lanes[number.0 as usize];
+            let held = lane.held(now);
+            let next = match held {
+                Some(Held::LaneClosed | Held::LanePaused) => None,
+                Some(Held::CircuitOpen | Held::Throttled | Held::LaneFull) | None => {
+                    step.lane(number).eligible_from().map(|from| from.max(lane.reopens_at(now).unwrap_or(from)))
+                }
+            };
+            step.set_ready(number, next);
+            self.held[number.0 as usize] = held.filter(|_| step.lane(number).pending > 0);
+            match next {
+                Some(at) if held.is_none() && (at, number) <= self.cursor => self.drr.activate(number),
+                Some(_) | None => self.drr.deactivate(number),
+            }
+        }
+    }
+
+    /// Activates the lanes that have become ready by `earliest`. Says when the next will, and whether some were left for
+    /// another time.
+    pub(super) fn discover(&mut self, index: &Index, earliest: Timestamp) -> Result<(Option<Timestamp>, bool), Broken> {
+        // Time that was set back: what was found ready is found again when its time comes again.
+        self.cursor = self.cursor.min((earliest, LaneNumber(u32::MAX)));
+        let found = index.ready(self.cursor, earliest, DISCOVERED_MAX)?;
+        for (_, number) in &found.items {
+            if self.lanes[number.0 as usize].held(earliest).is_none() {
+                self.drr.activate(*number);
+            }
+        }
+        self.cursor = match found.items.last() {
+            Some(last) if found.stopped_early => *last,
+            Some(_) | None => (earliest, LaneNumber(u32::MAX)),
+        };
+        Ok((found.next_at, found.stopped_early))
+    }
+}

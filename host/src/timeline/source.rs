@@ -1,0 +1,92 @@
+//! Reading a shard's feed: in pages, whenever the store calls, and every so often anyway.
+//!
+//! One page is read ahead and no more; a shard that does not keep up leaves its feed where it is, in SQL.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::env;
+use crate::model::message::MessageEntry;
+use crate::store::{ShardId, Store, StoreError};
+
+/// Rows of a page.
+const PAGE_ROWS_MAX: u32 = 512;
+/// Pages that wait to be applied.
+pub(super) const PAGES_MAX: usize = 1;
+/// Pause after a page could not be read.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+/// A part of the feed.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub rows: Vec<MessageEntry>,
+    /// With these rows applied, everything up to this sequence number is.
+    pub through: u64,
+    /// How many sequence numbers the feed is ahead of this page; 0 at its end.
+    pub behind: u64,
+}
+
+/// Where a shard stands in its feed.
+pub(super) struct Source {
+    pub store: Store,
+    pub shard: ShardId,
+    /// The last sequence number that was read.
+    pub after: u64,
+    /// Up to here only what has not ended is read: the index is rebuilt. Behind it the feed must be read whole, for what
+    /// ended meanwhile has moved there.
+    pub rebuild_through: u64,
+    /// The longest pause between two looks.
+    pub poll: Duration,
+}
+
+impl Source {
+    /// Sends pages until nobody receives them; the first one ever, and every later one that is not empty.
+    pub(super) async fn run(mut self, pages: mpsc::Sender<Page>, mut wake: watch::Receiver<u64>) {
+        let mut feed = self.store.subscribe_feed();
+        let mut has_reached_end = false;
+        while !pages.is_closed() {
+            feed.mark_unchanged();
+            wake.mark_unchanged();
+            let pause = match self.read().await {
+                Ok(page) => {
+                    let is_end = page.behind == 0;
+                    if (!page.rows.is_empty() || (is_end && !has_reached_end)) && pages.send(page).await.is_err() {
+                        return;
+                    }
+                    if !is_end {
+                        continue;
+                    }
+                    has_reached_end = true;
+                    self.poll
+                }
+                Err(error) => {
+                    tracing::warn!(shard = self.shard.0, %error, "a shard's feed cannot be read now");
+                    env::sleep(TRY_AGAIN).await;
+                    continue;
+                }
+            };
+            tokio::select! {
+                Ok(()) = feed.changed() => {}
+                Ok(()) = wake.changed() => {}
+                () = env::sleep(pause) => {}
+                () = pages.closed() => return,
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Page, StoreError> {
+        let rebuilding = self.after < self.rebuild_through;
+        let mut rows = self.store.feed(self.shard, self.after, rebuilding, PAGE_ROWS_MAX).await?;
+        let is_full = rows.len() as u64 >= u64::from(PAGE_ROWS_MAX);
+        let last = rows.last().map_or(self.after, |row| row.seq);
+        let through = if rebuilding && (!is_full || last > self.rebuild_through) { self.rebuild_through } else { last };
+        if rebuilding {
+            rows.retain(|row| row.seq <= through);
+        }
+        let behind =
+            if is_full || rebuilding { self.store.feed_end(self.shard).await?.saturating_sub(through) } else { 0 };
+        self.after = through;
+        Ok(Page { rows, through, behind })
+    }
+}
