@@ -1,7 +1,7 @@
 //! Secrets that the operator holds: files of one directory, opened through a capability and never logged.
 //!
 //! `DIR/{namespace}/{name}` is a tenant's own secret, `DIR/{name}` the one that tenants share. A file holds one secret a
-//! line, the newest first: during a rotation all of them verify, and the first signs.
+//! line, the newest first: during a rotation all of them verify, and messages are signed with each.
 //!
 //! Invariants:
 //! - Nothing outside the directory is read, whatever names and symbolic links say.

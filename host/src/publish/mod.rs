@@ -26,6 +26,8 @@ mod metrics;
 
 #[cfg(test)]
 mod sink;
+#[cfg(test)]
+mod tests;
 
 pub use metrics::describe;
 

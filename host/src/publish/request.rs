@@ -79,12 +79,15 @@ pub(super) fn build(
     Ok(request)
 }
 
-/// A receiver trims the value, and then signs another text than we did: it must have nothing to trim.
+/// A receiver signs the text that it reads. Spaces around it would be trimmed and bytes beyond ASCII decoded in one way or
+/// another, and the signatures would differ.
 fn webhook_id(key: String) -> Result<HeaderValue, Unsendable> {
-    if key.is_empty() || key.trim().len() != key.len() {
-        return Err(message("its idempotency key is empty, or begins or ends with a space"));
+    let unusable = || message("its idempotency key cannot be a header: use printable ASCII, with no space around it");
+    let is_printable = key.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    if key.is_empty() || key.trim().len() != key.len() || !is_printable {
+        return Err(unusable());
     }
-    HeaderValue::try_from(key).map_err(|_| message("its idempotency key cannot be a header: use printable ASCII"))
+    HeaderValue::try_from(key).map_err(|_| unusable())
 }
 
 fn guest_header(header: Header) -> Result<(HeaderName, HeaderValue), Unsendable> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::env;
@@ -17,6 +17,8 @@ use crate::env;
 pub(super) enum Answer {
     /// These bytes, then the next request.
     Raw(String),
+    /// These bytes, as soon as there is a permit for it.
+    Held(Arc<Semaphore>, String),
     /// Nothing, with the connection left open.
     Never,
     /// Nothing, with the connection closed.
@@ -33,6 +35,11 @@ impl Answer {
     /// A whole answer with this status and an empty body.
     pub(super) fn status(status: u16) -> Self {
         Answer::Raw(format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"))
+    }
+
+    /// A whole answer with status 200, as soon as there is a permit for it.
+    pub(super) fn held(permits: &Arc<Semaphore>) -> Self {
+        Answer::Held(Arc::clone(permits), "HTTP/1.1 200 Said\r\ncontent-length: 0\r\n\r\n".to_owned())
     }
 }
 
@@ -117,6 +124,12 @@ impl<F: Fn(&Received) -> Answer> Script<F> {
             let _ = self.received.send(request);
             match answer {
                 Answer::Raw(bytes) => {
+                    if stream.write_all(bytes.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+                Answer::Held(permits, bytes) => {
+                    permits.acquire().await.expect("nobody closes it").forget();
                     if stream.write_all(bytes.as_bytes()).await.is_err() {
                         return;
                     }

