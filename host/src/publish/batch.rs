@@ -16,7 +16,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::claim::{Claim, InFlight, Latest};
 use super::http::HttpAdapter;
@@ -41,6 +41,9 @@ pub(super) struct Engine {
     pub(super) http: HttpAdapter,
     pub(super) outcomes: Outcomes,
     pub(super) places: Arc<Semaphore>,
+    /// Held by the batch that is taking places. Alone it gets all that are free, and so asks the store for many at once;
+    /// side by side the batches would share them out one by one.
+    pub(super) entrance: Mutex<()>,
 }
 
 /// An admitted message and the number of its attempt.
@@ -69,6 +72,7 @@ impl Engine {
 
     /// Waits for a place in flight, then takes as many as are free.
     async fn enter(&self, waiting: &mut VecDeque<Claim>) -> Vec<Claim> {
+        let _entrance = self.entrance.lock().await;
         let mut entered = Vec::new();
         let mut place = Arc::clone(&self.places).acquire_owned().await.ok();
         while entered.len() < ADMISSIONS_PER_CALL_MAX

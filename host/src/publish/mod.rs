@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
 use batch::Engine;
@@ -155,7 +155,7 @@ impl Publisher {
         let outcomes = Outcomes::new(store.clone());
         let places = Arc::new(Semaphore::new(options.in_flight_max));
         Ok(Self {
-            engine: Arc::new(Engine { store, secrets, env, http, outcomes, places }),
+            engine: Arc::new(Engine { store, secrets, env, http, outcomes, places, entrance: Mutex::default() }),
             routes: Arc::new(routes),
             runtime: Handle::current(),
             unsettled: TaskTracker::new(),
