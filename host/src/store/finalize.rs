@@ -199,8 +199,7 @@ impl End {
         values.push(end.row.lane_id.filter(|_| !end.leaves_lane)).time(end.run_after);
         values.push(i64::from(end.attempt)).push(i64::from(end.failures)).optional_time(end.finished_at);
         values.push(end.ignored).push(end.note);
-        let (class, message) =
-            end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
+        let (class, message) = end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
         values.push(class).push(message);
     }
 }

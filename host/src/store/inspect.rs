@@ -177,7 +177,8 @@ impl Store {
         };
         let Some(event) = EVENTS.fetch(&mut reader, vec![id], bind, event).await?.pop() else { return Ok(None) };
         // Messages are stored together with the end of their execution: read after it, they are complete.
-        let work_items = sqlx::query(WORK_ITEMS_OF_EVENT).bind(id.as_bytes().as_slice()).fetch_all(&mut *reader).await?;
+        let work_items =
+            sqlx::query(WORK_ITEMS_OF_EVENT).bind(id.as_bytes().as_slice()).fetch_all(&mut *reader).await?;
         let messages = sqlx::query(MESSAGES_OF_EVENT)
             .bind(id.as_bytes().as_slice())
             .bind(EVENT_MESSAGES_MAX)

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 
-
 use super::statement::Statement;
 use super::stored::Columns;
 use super::unit::Unit;
@@ -99,8 +98,7 @@ impl Lanes {
                 },
                 |row| {
                     let key = LaneKey { namespace: row.name(0)?, pack: row.name(1)?, source_key: row.value(2)? };
-                    let lane =
-                        Lane { id: row.value(3)?, head: row.value(4)?, last: row.value(5)?, new: false };
+                    let lane = Lane { id: row.value(3)?, head: row.value(4)?, last: row.value(5)?, new: false };
                     Ok((key, lane))
                 },
             )
@@ -111,8 +109,7 @@ impl Lanes {
     /// Takes the next place in a lane; the first one in an empty lane is its head and `ready`.
     pub(super) fn append(&mut self, unit: &mut Unit<'_>, key: LaneKey, now: Timestamp) -> Place {
         let sequences = &mut unit.sequences;
-        let lane =
-            self.0.entry(key).or_insert_with(|| Lane { id: sequences.lane(), head: None, last: 0, new: true });
+        let lane = self.0.entry(key).or_insert_with(|| Lane { id: sequences.lane(), head: None, last: 0, new: true });
         lane.last = sequences.turn(lane.last, now);
         let state = match lane.head {
             None => {

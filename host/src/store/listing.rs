@@ -95,11 +95,7 @@ enum Table {
 
 impl Table {
     /// The ordinal that a page begins below: that of the row it follows, or above all. `None` if there is no such row.
-    async fn before(
-        self,
-        reader: &mut SqliteConnection,
-        after: Option<&[u8; 16]>,
-    ) -> Result<Option<i64>, sqlx::Error> {
+    async fn before(self, reader: &mut SqliteConnection, after: Option<&[u8; 16]>) -> Result<Option<i64>, sqlx::Error> {
         let Some(after) = after else {
             let newest = match self {
                 Table::Event => "SELECT max(ordinal) + 1 FROM event",

@@ -261,11 +261,19 @@ impl Plan {
             })
             .await?;
         INSERT_EVENTS
-            .execute(unit.connection, self.events, |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
-                values.push(ordinal).id(event.id.as_bytes()).push(receipt);
-                values.push(namespace.as_str()).push(route.as_str()).push(event.delivery_key).push(event.source_key);
-                values.push(event.payload_digest.as_slice()).bytes(event.body);
-            })
+            .execute(
+                unit.connection,
+                self.events,
+                |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
+                    values.push(ordinal).id(event.id.as_bytes()).push(receipt);
+                    values
+                        .push(namespace.as_str())
+                        .push(route.as_str())
+                        .push(event.delivery_key)
+                        .push(event.source_key);
+                    values.push(event.payload_digest.as_slice()).bytes(event.body);
+                },
+            )
             .await?;
         store_work_items(unit, self.work_items).await
     }

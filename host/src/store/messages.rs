@@ -193,7 +193,12 @@ impl Store {
     }
 
     /// Moves a message to another time unless Publish Admission came first.
-    pub async fn reschedule(&self, id: MessageId, due_at: Timestamp, now: Timestamp) -> Result<Rescheduled, StoreError> {
+    pub async fn reschedule(
+        &self,
+        id: MessageId,
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Rescheduled, StoreError> {
         let _ = now;
         self.writer.control(|reply| Control::Reschedule(Reschedule { id, due_at }, reply)).await
     }
@@ -216,8 +221,11 @@ const FEED: &str =
     concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?");
 
 /// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
-const FEED_OPEN: &str =
-    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?");
+const FEED_OPEN: &str = concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?"
+);
 
 const PUBLISHING: &str =
     concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?");

@@ -48,8 +48,8 @@ pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use finish::{Disposition, Finish, Finished};
 pub use inspect::{
-    EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest,
-    WorkItemDetail,
+    EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
+    PageRequest, WorkItemDetail,
 };
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
@@ -106,14 +106,8 @@ impl Store {
         let directory = Directory::lock(&data)?;
         let connection = schema::open(&directory, shards).await?;
         let readers = Arc::new(Readers::new(directory.database(), readers, read_timeout)?);
-        let writer = Writer::start(
-            directory,
-            connection,
-            Arc::clone(&readers),
-            queue_requests_max,
-            queue_bytes_max,
-            env,
-        );
+        let writer =
+            Writer::start(directory, connection, Arc::clone(&readers), queue_requests_max, queue_bytes_max, env);
         Ok(Self { writer: Arc::new(writer.await?), readers, shards })
     }
 

@@ -176,7 +176,8 @@ async fn version(connection: &mut SqliteConnection) -> Result<Version, sqlx::Err
         return Ok(Version::Of(sqlx::query_scalar(version).fetch_one(connection).await?));
     }
     // The migrator's own table is all that an interrupted creation leaves.
-    let tables = "SELECT count(*) FROM sqlite_schema WHERE name <> '_sqlx_migrations' AND tbl_name <> '_sqlx_migrations'";
+    let tables =
+        "SELECT count(*) FROM sqlite_schema WHERE name <> '_sqlx_migrations' AND tbl_name <> '_sqlx_migrations'";
     let tables: i64 = sqlx::query_scalar(tables).fetch_one(connection).await?;
     Ok(if application == 0 && tables == 0 { Version::New } else { Version::Foreign })
 }
@@ -220,8 +221,7 @@ async fn quick_check(connection: &mut SqliteConnection, path: &Path) -> Result<(
     if pages.saturating_mul(page) > QUICK_CHECK_BYTES_MAX {
         return Ok(());
     }
-    let found: String =
-        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await.map_err(damaged)?;
+    let found: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await.map_err(damaged)?;
     if found == "ok" { Ok(()) } else { Err(unhealthy(path, &found)) }
 }
 

@@ -137,10 +137,7 @@ pub(super) async fn apply(
     Ok(answers)
 }
 
-fn decide(
-    shards: &mut BTreeMap<ShardId, Ownership>,
-    request: ShardRequest,
-) -> Result<Option<ShardLease>, StoreError> {
+fn decide(shards: &mut BTreeMap<ShardId, Ownership>, request: ShardRequest) -> Result<Option<ShardLease>, StoreError> {
     let shard = match &request {
         ShardRequest::Acquire { shard, .. } => *shard,
         ShardRequest::Renew { lease, .. } | ShardRequest::Release { lease } => lease.shard,

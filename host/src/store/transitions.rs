@@ -168,20 +168,21 @@ impl Book {
     pub(super) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
         let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.admits(&lease, now));
-        let admit = |wanted: AdmissionRequest| {
-            if !owned {
-                return Admission::Fenced;
-            }
-            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
-                entry.waits() && entry.generation == wanted.generation && entry.shard == lease.shard
-            }) else {
-                return Admission::Moved;
+        let admit =
+            |wanted: AdmissionRequest| {
+                if !owned {
+                    return Admission::Fenced;
+                }
+                let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
+                    entry.waits() && entry.generation == wanted.generation && entry.shard == lease.shard
+                }) else {
+                    return Admission::Moved;
+                };
+                entry.moves(MessageState::Publishing);
+                entry.attempt += 1;
+                entry.admitted_at = Some(now);
+                Admission::Admitted { attempt: entry.attempt }
             };
-            entry.moves(MessageState::Publishing);
-            entry.attempt += 1;
-            entry.admitted_at = Some(now);
-            Admission::Admitted { attempt: entry.attempt }
-        };
         Ok(items.into_iter().map(admit).collect())
     }
 

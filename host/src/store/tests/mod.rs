@@ -1,7 +1,12 @@
 //! The store's tests: on real databases in temporary directories, with time that the test moves.
 
+mod claiming;
 mod finishing;
+mod lifecycle;
+mod listing;
 mod materializing;
+mod publishing;
+mod stats;
 mod tamper;
 
 use std::sync::Arc;

@@ -18,6 +18,10 @@ impl Tampering {
         sqlx::query(AssertSqlSafe(statement)).execute(&mut self.0).await.unwrap();
     }
 
+    pub(super) async fn count(&mut self, query: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.0).await.unwrap()
+    }
+
     pub(super) async fn close(self) {
         self.0.close().await.unwrap();
     }

@@ -1,0 +1,272 @@
+//! Messages: the feed, admission, outcomes, commands, and who may do it.
+
+use super::*;
+use crate::model::message::AfterAttempt;
+
+const NOW: Timestamp = START;
+
+async fn acquire(fixture: &Fixture, shard: u16) -> ShardLease {
+    let lease = fixture.store.acquire_shard(ShardId(shard), fixture.runtime(), LEASE, fixture.now()).await.unwrap();
+    lease.expect("nobody has it")
+}
+
+/// A message that a flow emitted to `sink`, with the lease of its shard.
+async fn scheduled(fixture: &Fixture) -> (MessageId, ShardLease) {
+    let message = fixture.message("sink", NOW);
+    fixture.emit(vec![message.clone()]).await;
+    (message.id, acquire(fixture, shard(fixture)).await)
+}
+
+/// The shard of the destination `sink`.
+fn shard(fixture: &Fixture) -> u16 {
+    crate::store::shards::shard_of(&namespace(), &"sink".parse().unwrap(), fixture.store.shard_count())
+}
+
+async fn admit(fixture: &Fixture, lease: ShardLease, id: MessageId, generation: u32) -> Admission {
+    let request = AdmissionRequest { id, generation };
+    fixture.store.admit(lease, vec![request], fixture.now()).await.unwrap()[0]
+}
+
+async fn record(fixture: &Fixture, lease: ShardLease, id: MessageId, attempt: u32, after: AfterAttempt) -> bool {
+    let outcome = OutcomeRecord { id, attempt, after, status: Some(503), error: Some("refused".to_owned()) };
+    fixture.store.record_outcomes(lease, vec![outcome], fixture.now()).await.unwrap()[0]
+}
+
+#[test]
+fn a_destinations_shard_never_changes() {
+    let shard = |namespace: &str, destination: &str, shards| {
+        crate::store::shards::shard_of(&namespace.parse().unwrap(), &destination.parse().unwrap(), shards)
+    };
+    assert_eq!(shard("acme", "sink", 1), 0);
+    assert_eq!([shard("acme", "sink", 64), shard("acme", "audit", 64), shard("umbrella", "sink", 64)], [26, 32, 16]);
+    assert_ne!(shard("a", "bc", 65_535), shard("ab", "c", 65_535));
+}
+
+// TL-2
+#[tokio::test]
+async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
+    let fixture = Fixture::new().await;
+    let messages: Vec<_> = (0..6).map(|_| fixture.message("sink", NOW)).collect();
+    let all: Vec<_> = messages.iter().map(|message| message.id).collect();
+    fixture.emit(messages).await;
+    let shard = ShardId(shard(&fixture));
+    let feed = async |after, nonterminal_only| {
+        let entries = fixture.store.feed(shard, after, nonterminal_only, 100).await.unwrap();
+        entries.iter().map(|entry| (entry.seq, entry.id)).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = (1..).zip(all.clone()).collect();
+    assert_eq!(feed(0, false).await, expected);
+    assert_eq!(fixture.store.feed_end(shard).await.unwrap(), 6);
+
+    fixture.store.cancel(all[1], NOW).await.unwrap();
+    fixture.store.reschedule(all[0], NOW + LEASE, NOW).await.unwrap();
+    assert_eq!(feed(6, false).await, [(7, all[1]), (8, all[0])]);
+    assert_eq!(fixture.store.feed_end(shard).await.unwrap(), 8);
+
+    let lease = acquire(&fixture, shard.0).await;
+    admit(&fixture, lease, all[2], 1).await;
+    record(&fixture, lease, all[2], 1, AfterAttempt::Published).await;
+    admit(&fixture, lease, all[3], 1).await;
+    assert_eq!(feed(0, true).await, [(4, all[3]), (5, all[4]), (6, all[5]), (8, all[0])]);
+    let page = fixture.store.feed(shard, 4, true, 2).await.unwrap();
+    assert_eq!(page.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [5, 6]);
+    assert!(fixture.store.feed(ShardId(1 - shard.0), 0, false, 100).await.unwrap().is_empty());
+}
+
+// TL-4
+#[tokio::test]
+async fn an_admission_counts_an_attempt_and_its_outcome_ends_it() {
+    let fixture = Fixture::new().await;
+    let (id, lease) = scheduled(&fixture).await;
+    assert_eq!(admit(&fixture, lease, id, 2).await, Admission::Moved, "another generation");
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Admitted { attempt: 1 });
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "it is being published");
+    assert!(!record(&fixture, lease, id, 2, AfterAttempt::Published).await, "another attempt");
+
+    let again = NOW + Duration::from_secs(60);
+    assert!(record(&fixture, lease, id, 1, AfterAttempt::RetryAt(again)).await);
+    assert!(!record(&fixture, lease, id, 1, AfterAttempt::Published).await, "it is recorded already");
+    let waiting = fixture.store.message(id).await.unwrap().unwrap();
+    assert_eq!(waiting.summary.entry.state, MessageState::RetryWait);
+    assert_eq!((waiting.summary.entry.eligible_at, waiting.summary.entry.due_at), (again, NOW));
+    assert_eq!((waiting.status, waiting.error.as_deref()), (Some(503), Some("refused")));
+
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Admitted { attempt: 2 });
+    assert!(record(&fixture, lease, id, 2, AfterAttempt::Published).await);
+    let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
+    assert_eq!((entry.state, entry.attempt), (MessageState::Published, 2));
+    assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+}
+
+// TL-5
+#[tokio::test]
+async fn a_cancel_before_the_admission_is_never_overtaken() {
+    let fixture = Fixture::new().await;
+    let (id, lease) = scheduled(&fixture).await;
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Already);
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved);
+    let reschedule = fixture.store.reschedule(id, NOW, NOW).await.unwrap();
+    assert_eq!(reschedule, Rescheduled::TooLate(MessageState::Cancelled));
+}
+
+// TL-5
+#[tokio::test]
+async fn after_the_admission_a_command_comes_too_late() {
+    let fixture = Fixture::new().await;
+    let (id, lease) = scheduled(&fixture).await;
+    admit(&fixture, lease, id, 1).await;
+    let too_late = MessageState::Publishing;
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(too_late));
+    assert_eq!(fixture.store.reschedule(id, NOW, NOW).await.unwrap(), Rescheduled::TooLate(too_late));
+    assert!(record(&fixture, lease, id, 1, AfterAttempt::Uncertain).await);
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(MessageState::Uncertain));
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "it waits for an operator");
+}
+
+// TL-5
+#[tokio::test]
+async fn a_cancel_and_an_admission_at_once_have_one_winner() {
+    let fixture = Fixture::new().await;
+    for _ in 0..20 {
+        let message = fixture.message("sink", NOW);
+        fixture.emit(vec![message.clone()]).await;
+        let lease = acquire_again(&fixture).await;
+        let (cancelled, admitted) =
+            futures_util::future::join(fixture.store.cancel(message.id, NOW), admit(&fixture, lease, message.id, 1))
+                .await;
+        match (cancelled.unwrap(), admitted) {
+            (Cancelled::Cancelled, Admission::Moved) | (Cancelled::TooLate(_), Admission::Admitted { .. }) => {}
+            both => panic!("{both:?}"),
+        }
+    }
+}
+
+async fn acquire_again(fixture: &Fixture) -> ShardLease {
+    let runtime = RuntimeId::from_bytes([5; 16]);
+    fixture.store.acquire_shard(ShardId(shard(fixture)), runtime, LEASE, NOW).await.unwrap().unwrap()
+}
+
+// TL-5
+#[tokio::test]
+async fn a_reschedule_makes_a_new_generation() {
+    let fixture = Fixture::new().await;
+    let (id, lease) = scheduled(&fixture).await;
+    admit(&fixture, lease, id, 1).await;
+    record(&fixture, lease, id, 1, AfterAttempt::RetryAt(NOW)).await;
+    let due_at = NOW + Duration::from_secs(3_600);
+    let answer = fixture.store.reschedule(id, due_at, NOW).await.unwrap();
+    assert_eq!(answer, Rescheduled::Rescheduled { generation: 2 });
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "the older generation is superseded");
+    let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
+    assert_eq!((entry.state, entry.generation, entry.attempt), (MessageState::Scheduled, 2, 0));
+    assert_eq!((entry.due_at, entry.eligible_at), (due_at, due_at));
+    assert_eq!(admit(&fixture, lease, id, 2).await, Admission::Admitted { attempt: 1 });
+
+    let nobody = MessageId::from_bytes([9; 16]);
+    assert_eq!(fixture.store.cancel(nobody, NOW).await.unwrap(), Cancelled::NotFound);
+    assert_eq!(fixture.store.reschedule(nobody, NOW, NOW).await.unwrap(), Rescheduled::NotFound);
+    assert!(fixture.store.message_entries(&[nobody]).await.unwrap().is_empty());
+}
+
+// TL-6
+#[tokio::test]
+async fn the_next_owner_finds_and_settles_what_a_dead_one_left() {
+    let fixture = Fixture::new().await;
+    let messages: Vec<_> = (0..3).map(|_| fixture.message("sink", NOW)).collect();
+    let mut all: Vec<_> = messages.iter().map(|message| message.id).collect();
+    all.sort_unstable();
+    fixture.emit(messages).await;
+    let dead = acquire(&fixture, shard(&fixture)).await;
+    for id in &all {
+        admit(&fixture, dead, *id, 1).await;
+    }
+    fixture.advance(LEASE);
+    let next = acquire(&fixture, dead.shard.0).await;
+    let left = fixture.store.publishing_entries(next.shard, None, 2).await.unwrap();
+    assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), all[..2]);
+    let left = fixture.store.publishing_entries(next.shard, Some(all[1]), 2).await.unwrap();
+    assert_eq!(left.iter().map(|entry| (entry.id, entry.attempt)).collect::<Vec<_>>(), [(all[2], 1)]);
+    assert!(record(&fixture, next, all[0], 1, AfterAttempt::RetryAt(NOW)).await);
+    assert!(record(&fixture, next, all[1], 1, AfterAttempt::Uncertain).await);
+    assert_eq!(fixture.message_state(all[1]).await, MessageState::Uncertain);
+}
+
+// TL-7
+#[tokio::test]
+async fn an_owner_that_lost_its_shard_admits_and_records_nothing() {
+    let fixture = Fixture::new().await;
+    let (id, old) = scheduled(&fixture).await;
+    let other = fixture.message("sink", NOW);
+    fixture.emit(vec![other.clone()]).await;
+    admit(&fixture, old, id, 1).await;
+    let rival = fixture.runtime();
+    let held = fixture.store.acquire_shard(old.shard, rival, LEASE, fixture.now()).await.unwrap();
+    assert_eq!(held, None, "the lease still holds");
+
+    fixture.advance(LEASE);
+    assert_eq!(admit(&fixture, old, other.id, 1).await, Admission::Fenced, "the lease ran out");
+    let new = fixture.store.acquire_shard(old.shard, rival, LEASE, fixture.now()).await.unwrap().unwrap();
+    assert_eq!(new.epoch, old.epoch + 1);
+    assert_eq!(admit(&fixture, old, other.id, 1).await, Admission::Fenced);
+    assert!(!record(&fixture, old, id, 1, AfterAttempt::Published).await);
+    assert!(!expire(&fixture, old, other.id).await);
+    assert_eq!(fixture.store.renew_shard(old, LEASE, fixture.now()).await.unwrap(), None);
+    fixture.store.release_shard(old).await.unwrap();
+    assert_eq!(admit(&fixture, new, other.id, 1).await, Admission::Admitted { attempt: 1 });
+    assert!(record(&fixture, new, id, 1, AfterAttempt::Published).await);
+}
+
+// TL-7
+#[tokio::test]
+async fn a_shard_is_renewed_given_up_and_taken_again() {
+    let fixture = Fixture::new().await;
+    let runtime = fixture.runtime();
+    let acquire = async |runtime| fixture.store.acquire_shard(ShardId(0), runtime, LEASE, fixture.now()).await.unwrap();
+    let lease = acquire(runtime).await.unwrap();
+    fixture.advance(LEASE / 2);
+    let renewed = fixture.store.renew_shard(lease, LEASE, fixture.now()).await.unwrap().unwrap();
+    assert_eq!((renewed.epoch, renewed.until), (lease.epoch, fixture.now() + LEASE));
+    assert_eq!(acquire(runtime).await.unwrap().epoch, lease.epoch + 1, "its owner gets a new epoch");
+    fixture.store.release_shard(ShardLease { epoch: lease.epoch + 1, ..lease }).await.unwrap();
+    assert_eq!(acquire(fixture.runtime()).await.unwrap().epoch, lease.epoch + 2);
+    let strange = fixture.store.acquire_shard(ShardId(7), runtime, LEASE, fixture.now()).await;
+    assert!(matches!(strange, Err(StoreError::Refused(_))));
+}
+
+async fn expire(fixture: &Fixture, lease: ShardLease, id: MessageId) -> bool {
+    let request = AdmissionRequest { id, generation: 1 };
+    fixture.store.expire(lease, vec![request], fixture.now()).await.unwrap()[0]
+}
+
+// TL-3
+#[tokio::test]
+async fn a_message_expires_when_its_time_is_over_and_not_before() {
+    let fixture = Fixture::new().await;
+    let mut message = fixture.message("sink", NOW);
+    message.expire_at = Some(NOW + Duration::from_secs(10));
+    let forever = fixture.message("sink", NOW);
+    fixture.emit(vec![message.clone(), forever.clone()]).await;
+    let lease = acquire(&fixture, shard(&fixture)).await;
+    assert!(!expire(&fixture, lease, message.id).await);
+    fixture.advance(Duration::from_secs(10));
+    assert!(expire(&fixture, lease, message.id).await);
+    assert!(!expire(&fixture, lease, message.id).await, "it has ended");
+    assert!(!expire(&fixture, lease, forever.id).await);
+    assert_eq!(fixture.message_state(message.id).await, MessageState::Expired);
+}
+
+// TL-2
+#[tokio::test]
+async fn a_longer_feed_is_told() {
+    let fixture = Fixture::new().await;
+    let mut feed = fixture.store.subscribe_feed();
+    let (id, lease) = scheduled(&fixture).await;
+    assert!(feed.has_changed().unwrap());
+    feed.mark_unchanged();
+    admit(&fixture, lease, id, 1).await;
+    assert!(!feed.has_changed().unwrap(), "its place in the feed is the same");
+    record(&fixture, lease, id, 1, AfterAttempt::RetryAt(NOW)).await;
+    fixture.store.cancel(id, NOW).await.unwrap();
+    assert!(feed.has_changed().unwrap());
+}
