@@ -67,11 +67,11 @@ async fn a_receipt_names_its_events_in_order() {
         events: vec![event(1)],
         novelty: Novelty::First,
     };
-    expect![[r#"{"receipt":"rcp_00000000000570058505050505050505","events":["evt_00000000000170018101010101010101"],"duplicate":false}"#]]
+    expect![[r#"{"receipt":"rcp_00000000000575058505050505050505","events":["evt_00000000000171018101010101010101"],"duplicate":false}"#]]
         .assert_eq(&text(accepted(&taken, &Answer::Receipt)).await);
     taken.events.push(event(2));
     taken.novelty = Novelty::Duplicate;
-    expect![[r#"{"receipt":"rcp_00000000000570058505050505050505","events":["evt_00000000000170018101010101010101","evt_00000000000270028202020202020202"],"duplicate":true}"#]]
+    expect![[r#"{"receipt":"rcp_00000000000575058505050505050505","events":["evt_00000000000171018101010101010101","evt_00000000000272028202020202020202"],"duplicate":true}"#]]
         .assert_eq(&text(accepted(&taken, &Answer::Receipt)).await);
 }
 
