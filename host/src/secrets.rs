@@ -97,6 +97,12 @@ struct CachedFile {
     readable_by_others: bool,
 }
 
+/// What one file holds.
+struct SecretFile {
+    secrets: Arc<[Secret]>,
+    readable_by_others: bool,
+}
+
 impl Secrets {
     /// Opens the directory.
     pub fn open(directory: &Path, env: Env) -> Result<Self, SecretError> {
@@ -134,21 +140,18 @@ impl Secrets {
 
 impl Shared {
     fn read(&self, namespace: &Namespace, name: &SecretName, now: Duration) -> CachedFile {
-        let own = format!("{namespace}/{name}");
-        let found = match self.read_file(&own) {
-            Ok(None) => self.read_file(name.as_str()),
-            own => own,
-        };
-        let (result, readable_by_others) = match found {
-            Ok(Some((secrets, mode))) => (Ok(secrets), mode & READABLE_BY_OTHERS != 0),
-            Ok(None) => (Err(SecretError::Missing { namespace: namespace.clone(), name: name.clone() }), false),
-            Err(error) => (Err(error), false),
-        };
-        CachedFile { result, read_at: now, readable_by_others }
+        let found = self.read_file(&format!("{namespace}/{name}")).and_then(|own| match own {
+            Some(own) => Ok(own),
+            None => self
+                .read_file(name.as_str())?
+                .ok_or_else(|| SecretError::Missing { namespace: namespace.clone(), name: name.clone() }),
+        });
+        let readable_by_others = found.as_ref().is_ok_and(|file| file.readable_by_others);
+        CachedFile { result: found.map(|file| file.secrets), read_at: now, readable_by_others }
     }
 
-    /// The secrets of one file and its permissions; `None` if there is no such file.
-    fn read_file(&self, path: &str) -> Result<Option<(Arc<[Secret]>, u32)>, SecretError> {
+    /// One file; `None` if there is none of that path.
+    fn read_file(&self, path: &str) -> Result<Option<SecretFile>, SecretError> {
         let unusable = |reason: String| SecretError::Unusable { what: format!("`{path}`"), reason };
         let metadata = match self.directory.metadata(path) {
             Ok(metadata) => metadata,
@@ -167,10 +170,12 @@ impl Shared {
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(unusable(format!("is larger than {FILE_BYTES_MAX} bytes")));
         }
-        let secrets = parse(&bytes);
+        let secrets: Arc<[Secret]> = parse(&bytes).into();
         match secrets.len() {
             0 => Err(unusable("holds no secret: write one a line, the newest first".to_owned())),
-            1..=SECRETS_PER_FILE_MAX => Ok(Some((secrets.into(), metadata.mode()))),
+            1..=SECRETS_PER_FILE_MAX => {
+                Ok(Some(SecretFile { secrets, readable_by_others: metadata.mode() & READABLE_BY_OTHERS != 0 }))
+            }
             count => Err(unusable(format!("holds {count} secrets; the most is {SECRETS_PER_FILE_MAX}"))),
         }
     }
