@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use super::error::ApiError;
 use super::{AdminParts, Stage, wire};
@@ -16,6 +17,17 @@ use crate::store::{Stats, Store};
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How Prometheus names its text format.
 const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const WORK_ITEMS: &str = "forebay_work_items";
+const MESSAGES: &str = "forebay_messages";
+const STATS_FAILURES: &str = "forebay_stats_failures_total";
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    describe_gauge!(WORK_ITEMS, "WorkItems now, by state");
+    describe_gauge!(MESSAGES, "Messages now, by state");
+    describe_counter!(STATS_FAILURES, "Scrapes whose counts by state could not be read");
+}
 
 /// The process answers: nothing more.
 pub(super) async fn healthz() -> Json<wire::Health> {
@@ -59,17 +71,17 @@ async fn store_trouble(store: &Store) -> Option<String> {
 pub(super) async fn metrics(State(parts): State<AdminParts>) -> Response {
     match tokio::time::timeout(PROBE_TIMEOUT, parts.store.stats()).await {
         Ok(Ok(stats)) => publish(&stats),
-        Ok(Err(_)) | Err(_) => metrics::counter!("forebay_stats_failures_total").increment(1),
+        Ok(Err(_)) | Err(_) => counter!(STATS_FAILURES).increment(1),
     }
     ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], parts.metrics.render()).into_response()
 }
 
 fn publish(stats: &Stats) {
     for (state, count) in &stats.work_items {
-        metrics::gauge!("forebay_work_items", "state" => state.as_str()).set(*count as f64);
+        gauge!(WORK_ITEMS, "state" => state.as_str()).set(*count as f64);
     }
     for (state, count) in &stats.messages {
-        metrics::gauge!("forebay_messages", "state" => state.as_str()).set(*count as f64);
+        gauge!(MESSAGES, "state" => state.as_str()).set(*count as f64);
     }
 }
 

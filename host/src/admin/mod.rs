@@ -44,6 +44,7 @@ use crate::store::Store;
 use crate::supervise::Supervisor;
 use crate::timeline::Timeline;
 
+pub use health::describe;
 pub use wire::BODY_SHOWN_BYTES_MAX;
 
 /// The largest request body.

@@ -24,16 +24,17 @@ use std::path::PathBuf;
 
 use tokio::net::TcpListener;
 
+use crate::admin;
 use crate::env::Env;
 use crate::guest::{GuestHost, LoadError};
-use crate::intake::RouteTable;
+use crate::intake::{self, RouteTable};
 use crate::model::ids::RuntimeId;
-use crate::publish::PublishError;
+use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
 use crate::store::{Store, StoreError};
 use crate::supervise::SuperviseError;
 use crate::telemetry::{self, TelemetryError};
-use crate::timeline::TimelineError;
+use crate::timeline::{self, TimelineError};
 
 pub use crate::config::{Config, ConfigError, FlagSetting, Sources, reference};
 pub use running::{Running, ShutdownError};
@@ -116,6 +117,7 @@ impl App {
     pub async fn start(config: Config, launch: Launch) -> Result<Running, StartError> {
         let env = Env::system();
         let metrics = telemetry::metrics()?;
+        describe_metrics();
         let packs = packs::read(&launch.packs)?;
         let token = token::read(config.admin.token.as_ref())?;
         let directories = directories::prepare(&launch)?;
@@ -137,6 +139,14 @@ impl App {
             }
         }
     }
+}
+
+/// Tells the recorder what the metrics of every module mean.
+fn describe_metrics() {
+    admin::describe();
+    intake::describe();
+    publish::describe();
+    timeline::describe();
 }
 
 /// Starts everything between the store and the first delivery.

@@ -14,6 +14,7 @@ mod exit;
 mod message;
 mod migrate;
 mod output;
+mod pack;
 mod serve;
 mod stats;
 #[cfg(test)]
@@ -48,6 +49,9 @@ struct Cli {
 enum Verb {
     /// Run a host
     Serve(serve::Arguments),
+    /// Build a connector, or see what one can do
+    #[command(subcommand)]
+    Pack(pack::Verb),
     /// Look at what was delivered
     #[command(subcommand)]
     Event(event::Verb),
@@ -93,6 +97,7 @@ pub fn main() -> ExitCode {
 async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Serve(arguments) => serve::run(arguments).await,
+        Verb::Pack(verb) => pack::run(verb),
         Verb::Event(verb) => event::run(verb).await,
         Verb::WorkItem(verb) => work_item::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,

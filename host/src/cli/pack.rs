@@ -1,0 +1,122 @@
+//! `forebay pack`: from an author's folder to a pack file, and what a pack can do.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::exit::Failure;
+use super::output::{fields, print};
+use crate::guest::{PackBuild, PackReport, build_pack, check_pack};
+
+/// `forebay pack`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
+    #[command(after_help = "Examples:\n  forebay pack build .\n  forebay pack build packs/orders --output orders.fpk")]
+    Build(BuildArguments),
+    /// Say what a pack file declares and can do, or why no host would serve it
+    #[command(after_help = "Example:\n  forebay pack check orders.fpk")]
+    Check(CheckArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BuildArguments {
+    /// The folder with the pack.toml
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// The file to write; by default NAME-VERSION.fpk in the folder
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Where the compiler keeps its work, so that packs can share it; by default target-guests in the folder
+    #[arg(long, value_name = "DIR")]
+    target_directory: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArguments {
+    /// The pack file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed of a pack.
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    version: String,
+    file: String,
+    file_bytes: usize,
+    component_bytes: usize,
+    sha256: String,
+    routes: Vec<String>,
+    destinations: Vec<String>,
+    imports: Vec<String>,
+    exports: Vec<String>,
+}
+
+pub(super) fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Build(arguments) => build(&arguments),
+        Verb::Check(arguments) => check(&arguments),
+    }
+}
+
+fn build(arguments: &BuildArguments) -> Result<(), Failure> {
+    let wanted = PackBuild {
+        folder: &arguments.folder,
+        output: arguments.output.as_deref(),
+        target_directory: arguments.target_directory.as_deref(),
+    };
+    let built =
+        build_pack(wanted, &mut |line| eprintln!("{line}")).map_err(|error| Failure::Failed(error.to_string()))?;
+    show(Report::of(&built.report, built.file.display().to_string()), arguments.json)
+}
+
+fn check(arguments: &CheckArguments) -> Result<(), Failure> {
+    let named = |reason: String| Failure::Failed(format!("{}: {reason}", arguments.file.display()));
+    let bytes = std::fs::read(&arguments.file).map_err(|error| named(error.to_string()))?;
+    let report = check_pack(&bytes).map_err(|error| named(error.to_string()))?;
+    show(Report::of(&report, arguments.file.display().to_string()), arguments.json)
+}
+
+impl Report {
+    fn of(report: &PackReport, file: String) -> Self {
+        let manifest = &report.manifest;
+        Self {
+            name: manifest.name.to_string(),
+            version: manifest.version.clone(),
+            file,
+            file_bytes: report.file_bytes,
+            component_bytes: report.component_bytes,
+            sha256: data_encoding::HEXLOWER.encode(&report.digest),
+            routes: manifest.routes.iter().map(|route| route.path.to_string()).collect(),
+            destinations: manifest.destinations.iter().map(ToString::to_string).collect(),
+            imports: report.surface.imports.clone(),
+            exports: report.surface.exports.clone(),
+        }
+    }
+}
+
+fn show(report: Report, json: bool) -> Result<(), Failure> {
+    if json {
+        let text = serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?;
+        return Ok(print(&format!("{text}\n"))?);
+    }
+    Ok(print(&fields(&[
+        ("pack", Some(&format!("{} {}", report.name, report.version))),
+        ("file", Some(&format!("{} ({} bytes)", report.file, report.file_bytes))),
+        ("component", Some(&format!("{} bytes", report.component_bytes))),
+        ("sha256", Some(&report.sha256)),
+        ("routes", Some(&report.routes.join(", "))),
+        ("destinations", Some(&report.destinations.join(", "))),
+        ("imports", Some(&report.imports.join(", "))),
+        ("exports", Some(&report.exports.join(", "))),
+    ]))?)
+}
