@@ -16,14 +16,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use metrics::Gauge;
 use tokio::sync::{Mutex, Semaphore};
 
+use super::Settled;
 use super::claim::{Claim, InFlight, Latest};
 use super::http::HttpAdapter;
 use super::outcomes::{Finished, Outcomes};
 use super::store_retry::StoreRetry;
 use super::verdict::Verdict;
-use super::{Settled, metrics};
 use crate::env::{self, Env};
 use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState, after_attempt};
@@ -41,6 +42,7 @@ pub(super) struct Engine {
     pub(super) http: HttpAdapter,
     pub(super) outcomes: Outcomes,
     pub(super) places: Arc<Semaphore>,
+    pub(super) in_flight: Gauge,
     /// Held by the batch that is taking places. Alone it gets all that are free, and so asks the store for many at once;
     /// side by side the batches would share them out one by one.
     pub(super) entrance: Mutex<()>,
@@ -74,12 +76,13 @@ impl Engine {
     async fn enter(&self, waiting: &mut VecDeque<Claim>) -> Vec<Claim> {
         let _entrance = self.entrance.lock().await;
         let mut entered = Vec::new();
-        let mut place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let first = Arc::clone(&self.places).acquire_owned().await;
+        let mut place = Some(first.expect("the places are never closed"));
         while entered.len() < ADMISSIONS_PER_CALL_MAX
             && let Some(permit) = place.take()
             && let Some(mut claim) = waiting.pop_front()
         {
-            claim.enter(InFlight::new(permit, metrics::in_flight()));
+            claim.enter(InFlight::new(permit, self.in_flight.clone()));
             entered.push(claim);
             place = Arc::clone(&self.places).try_acquire_owned().ok();
         }
@@ -91,6 +94,7 @@ impl Engine {
         let now = latest.now(&*self.env.clock);
         let (of_use, too_late): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| claim.message.expire_at.is_none_or(|expire_at| now < expire_at));
+        // Nothing has happened to them: dropped, they settle as they came.
         drop(too_late);
         of_use
     }
@@ -107,13 +111,13 @@ impl Engine {
         }
         let admissions = match self.ask_for_admission(lease, &requests, latest).await {
             Ok(admissions) => admissions,
-            Err(NotAsked::Refused(error)) => {
+            Err(NoAdmission::Refused(error)) => {
                 tracing::debug!(messages = claims.len(), %error, "no publish admission for now");
                 claims.into_iter().for_each(|claim| claim.settle(Settled::NotAdmitted));
                 return Vec::new();
             }
             // Dropped claims settle as unrecorded: whoever owns the shard must look.
-            Err(NotAsked::InDoubt(error)) => {
+            Err(NoAdmission::InDoubt(error)) => {
                 tracing::warn!(messages = claims.len(), %error, "publish admissions in doubt");
                 return Vec::new();
             }
@@ -136,7 +140,7 @@ impl Engine {
         lease: ShardLease,
         requests: &[AdmissionRequest],
         latest: Latest,
-    ) -> Result<Vec<Admission>, NotAsked> {
+    ) -> Result<Vec<Admission>, NoAdmission> {
         let mut retry = StoreRetry::new(lease.shard);
         let mut in_doubt = false;
         loop {
@@ -151,10 +155,10 @@ impl Engine {
             };
             in_doubt |= matches!(error, StoreError::Unknown(_));
             if !in_doubt {
-                return Err(NotAsked::Refused(error));
+                return Err(NoAdmission::Refused(error));
             }
             if !retry.wait(&error).await {
-                return Err(NotAsked::InDoubt(error));
+                return Err(NoAdmission::InDoubt(error));
             }
         }
     }
@@ -244,7 +248,7 @@ impl Engine {
 }
 
 /// Why a batch has no admissions.
-enum NotAsked {
+enum NoAdmission {
     /// Certainly nothing was written.
     Refused(StoreError),
     /// Something may have been written.

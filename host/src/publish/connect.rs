@@ -149,13 +149,13 @@ impl Dialer {
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
         let unknown = || ConnectError::Host(HostError(name.clone()));
         let lookups = Arc::clone(self.lookups.get(&name).ok_or_else(unknown)?);
-        let permit = lookups.acquire_owned().await.map_err(|_| ConnectError::NoAddress)?;
+        let permit = lookups.acquire_owned().await.expect("lookups are never closed");
         // The permit goes with the thread, not with the caller, who may stop waiting.
         let lookup = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
         });
-        lookup.await.map_err(|_| ConnectError::NoAddress)?.map_err(ConnectError::Lookup)
+        lookup.await.map_err(io::Error::other).flatten().map_err(ConnectError::Lookup)
     }
 }
 

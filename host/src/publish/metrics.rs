@@ -68,3 +68,32 @@ impl DestinationMetrics {
         self.seconds.record(took.as_secs_f64());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    // OBS-1, OBS-3
+    #[test]
+    fn attempts_are_counted_by_destination_and_outcome_and_by_nothing_else() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let rendered = metrics::with_local_recorder(&recorder, || {
+            let sink = DestinationMetrics::new(&"sink".parse().unwrap());
+            sink.attempted(&Verdict::unanswered("private"), Duration::from_millis(5));
+            sink.attempted(&Verdict { denied: true, ..Verdict::host_failed("private") }, Duration::from_millis(5));
+            recorder.handle().render()
+        });
+        for line in [
+            "forebay_publish_attempts_total{destination=\"sink\",outcome=\"unknown\"} 1",
+            "forebay_publish_attempts_total{destination=\"sink\",outcome=\"retriable\"} 1",
+            "forebay_publish_attempts_total{destination=\"sink\",outcome=\"published\"} 0",
+            "forebay_publish_denied_total{destination=\"sink\"} 1",
+            "forebay_publish_seconds_count{destination=\"sink\"} 2",
+        ] {
+            assert!(rendered.contains(line), "{line}\n{rendered}");
+        }
+        assert!(!rendered.contains("private"));
+    }
+}

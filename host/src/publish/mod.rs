@@ -153,9 +153,12 @@ impl Publisher {
         };
         let routes = destinations.values().map(|destination| (destination.name.clone(), route(destination))).collect();
         let outcomes = Outcomes::new(store.clone());
+        assert!(options.in_flight_max > 0, "with no place in flight nothing is ever published");
         let places = Arc::new(Semaphore::new(options.in_flight_max));
+        let in_flight = metrics::in_flight();
+        let entrance = Mutex::default();
         Ok(Self {
-            engine: Arc::new(Engine { store, secrets, env, http, outcomes, places, entrance: Mutex::default() }),
+            engine: Arc::new(Engine { store, secrets, env, http, outcomes, places, in_flight, entrance }),
             routes: Arc::new(routes),
             runtime: Handle::current(),
             unsettled: TaskTracker::new(),
