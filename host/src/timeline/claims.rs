@@ -39,12 +39,18 @@ pub(super) struct Claims {
     max: usize,
 }
 
-/// A message that was claimed just now.
+/// A claim that is not in the index yet: its permits are taken, and given back with the lanes if it never gets there.
 #[derive(Debug)]
 pub(super) struct Picked {
     pub message: ClaimedMessage,
-    /// Since when it could have been.
-    pub eligible_at: Timestamp,
+    claim: Claim,
+}
+
+impl Picked {
+    /// Since when it could have been claimed.
+    pub(super) fn eligible_at(&self) -> Timestamp {
+        self.claim.entry.eligible_at
+    }
 }
 
 /// How a visit ended.
@@ -98,13 +104,13 @@ impl Claims {
         self.unresolved
     }
 
-    /// Whether no more may be claimed.
-    pub(super) fn is_full(&self) -> bool {
-        self.claims.len() >= self.max
+    /// Whether one more may be claimed, beside `picked` that are being claimed.
+    pub(super) fn has_room(&self, picked: usize) -> bool {
+        self.claims.len() + picked < self.max
     }
 
     /// Takes up what the index says is in flight: whoever claimed it is gone.
-    pub(super) fn take_up(&mut self, index: &Index) -> Result<(), Broken> {
+    pub(super) fn inherit(&mut self, index: &Index) -> Result<(), Broken> {
         for (epoch, key) in index.in_flight()? {
             let Some(entry) = index.entry(key.id)? else { continue };
             // Another generation's entry was written after the claim: what the claim's end says is of no more interest.
@@ -143,16 +149,17 @@ impl Claims {
         Ok(())
     }
 
-    /// Claims what is due and whose turn it is. `true` if the turn ended before the lanes did.
-    pub(super) fn claim(
-        &mut self,
+    /// Claims what is due and whose turn it is, to be taken up once the step is committed. `true` if the turn ended before
+    /// the lanes did.
+    pub(super) fn pick(
+        &self,
         step: &mut Step<'_>,
         schedule: &mut Schedule,
         now: Interval,
     ) -> Result<(Vec<Picked>, bool), Broken> {
         let mut turn = schedule.drr.turn();
         let mut picked = Vec::new();
-        while !self.is_full() {
+        while self.has_room(picked.len()) {
             let Some(number) = schedule.drr.next(&mut turn) else {
                 return Ok((picked, !schedule.drr.is_idle()));
             };
@@ -165,7 +172,7 @@ impl Claims {
 
     /// Serves the lane whose visit it is for as long as it may be served.
     fn visit(
-        &mut self,
+        &self,
         step: &mut Step<'_>,
         schedule: &mut Schedule,
         number: LaneNumber,
@@ -174,7 +181,7 @@ impl Claims {
         picked: &mut Vec<Picked>,
     ) -> Result<Visit, Broken> {
         let mut line = step.line(number);
-        while !self.is_full() {
+        while self.has_room(picked.len()) {
             let head = line.head()?;
             if let Some(head) = &head {
                 step.start_at(number, head.position());
@@ -199,12 +206,21 @@ impl Claims {
                 break;
             };
             step.claim(&head)?;
-            picked.push(Picked { message: claimed_message(step, &head), eligible_at: head.eligible_at });
             let claim = Claim { entry: head, epoch: step.epoch(), superseded: false, permit: Some(permit) };
-            let before = self.claims.insert(head.claim_key(), claim);
-            assert!(before.is_none(), "a generation is claimed by one claim at a time");
+            picked.push(Picked { message: claimed_message(step, &head), claim });
         }
         Ok(Visit::Over)
+    }
+
+    /// Takes up claims that are in the index now; their messages are for the publisher.
+    pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<ClaimedMessage> {
+        let mut messages = Vec::with_capacity(picked.len());
+        for Picked { message, claim } in picked {
+            let before = self.claims.insert(claim.entry.claim_key(), claim);
+            assert!(before.is_none(), "a generation is claimed by one claim at a time");
+            messages.push(message);
+        }
+        messages
     }
 
     /// Takes in what became of claims.

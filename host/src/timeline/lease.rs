@@ -40,11 +40,14 @@ pub(super) struct LeaseKeeper {
     pub env: Env,
     pub runtime: RuntimeId,
     pub duration: Duration,
+    /// Says that time may have passed.
+    pub wake: watch::Receiver<u64>,
 }
 
 impl LeaseKeeper {
     /// Tries until the shard is this runtime's; `None` if `stop` came first.
     pub(super) async fn acquire(&self, shard: ShardId, stop: &CancellationToken) -> Option<Holding> {
+        let mut wake = self.wake.clone();
         loop {
             let asked = self.env.clock.monotonic();
             match self.store.acquire_shard(shard, self.runtime, self.duration, self.env.now()).await {
@@ -54,21 +57,22 @@ impl LeaseKeeper {
             }
             tokio::select! {
                 () = env::sleep(self.duration.mul_f64(TRY_AGAIN)) => {}
+                Ok(()) = wake.changed() => {}
                 () = stop.cancelled() => return None,
             }
         }
     }
 
     /// Renews what `holding` holds until it is lost or nobody looks at it any more.
-    pub(super) async fn keep(self, holding: watch::Sender<Holding>) {
+    pub(super) async fn keep(mut self, holding: watch::Sender<Holding>) {
         loop {
             let Holding::Held { lease, until } = *holding.borrow() else { return };
-            // Relative to the clock that decides, in real time: a clock that stands still is asked again and again.
             let now = self.env.clock.monotonic();
             let renew_at = until.saturating_sub(self.duration.mul_f64(RELY_ON - RENEW_AT));
             let pause = renew_at.saturating_sub(now).max(self.duration.mul_f64(TRY_AGAIN));
             tokio::select! {
                 () = env::sleep(pause) => {}
+                Ok(()) = self.wake.changed() => {}
                 () = holding.closed() => return,
             }
             let asked = self.env.clock.monotonic();

@@ -109,7 +109,13 @@ impl Timeline {
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
-            let keeper = LeaseKeeper { store: store.clone(), env: env.clone(), runtime, duration: options.lease };
+            let keeper = LeaseKeeper {
+                store: store.clone(),
+                env: env.clone(),
+                runtime,
+                duration: options.lease,
+                wake: woken.clone(),
+            };
             let shard = Shard {
                 id,
                 path: options.directory.join(format!("shard-{:05}", id.0)),
@@ -174,3 +180,6 @@ fn start_thread(shard: Shard) -> std::io::Result<watch::Receiver<()>> {
     })?;
     Ok(done)
 }
+
+#[cfg(test)]
+mod tests;

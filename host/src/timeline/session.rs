@@ -141,7 +141,7 @@ impl Session {
             index,
             parts,
         };
-        session.claims.take_up(&session.index)?;
+        session.claims.inherit(&session.index)?;
         session.adopt_lanes()?;
         Ok(session)
     }
@@ -227,12 +227,12 @@ impl Session {
             return Ok((ready_at, stopped_early));
         }
         let mut step = self.index.begin();
-        let (picked, turn_over) = self.claims.claim(&mut step, &mut self.schedule, now)?;
+        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now)?;
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
         if !picked.is_empty() {
-            picked.iter().for_each(|picked| self.parts.signals.claimed(picked.eligible_at, now.earliest));
-            let batch = picked.into_iter().map(|picked| picked.message).collect();
+            picked.iter().for_each(|picked| self.parts.signals.claimed(picked.eligible_at(), now.earliest));
+            let batch = self.claims.take_up(picked);
             self.parts.publisher.publish(lease, batch, now.latest, self.settle.clone());
         }
         Ok((ready_at, stopped_early || turn_over))
@@ -369,7 +369,7 @@ impl Session {
         self.report_from = monotonic + REPORT_EVERY;
         let signals = &self.parts.signals;
         signals.clock_gated(gated);
-        signals.capacity(self.claims.is_full() || monotonic < self.refused_until, self.claims.unresolved());
+        signals.capacity(!self.claims.has_room(0) || monotonic < self.refused_until, self.claims.unresolved());
         signals.lanes(self.index.lanes(), &self.schedule);
     }
 
