@@ -22,7 +22,8 @@ use std::time::Duration;
 pub struct ClaimOptions {
     /// The longest pause between two looks at the queue when nothing calls.
     pub poll: Duration,
-    /// The most rows of a pack that may be in work at once (`inbound.max_processing_rows`); by default, its slots.
+    /// The most rows of a pack that may be in work at once (`inbound.max_processing_rows`): executed, or waiting for their
+    /// outcome to be recorded. By default, as many as the executors take.
     pub max_processing_rows: Option<NonZeroU32>,
     /// How long a claim may take. The rows of one that took longer come back when their leases run out.
     pub timeout: Duration,

@@ -198,7 +198,7 @@ impl CentralClaimScheduler {
     }
 
     fn pressure(&self) -> Pressure {
-        let processing_rows = self.executors.slots() - self.executors.free();
+        let processing_rows = self.executors.rows_in_work();
         self.signals.processing.set(processing_rows);
         Pressure {
             free_slots: self.executors.free(),
@@ -211,7 +211,7 @@ impl CentralClaimScheduler {
     }
 
     fn processing_rows_max(&self) -> u32 {
-        self.options.max_processing_rows.map_or(self.executors.slots(), |rows| rows.get())
+        self.options.max_processing_rows.map_or(self.executors.rows_in_work_max(), |rows| rows.get())
     }
 
     /// Counts every decision and logs changes only: a busy pack decides thousands of times a second.
@@ -237,8 +237,8 @@ impl CentralClaimScheduler {
 
     /// Rows that could be claimed and worked off now.
     fn room_now(&self) -> u32 {
-        let processing = self.executors.slots() - self.executors.free();
-        self.executors.free().min(self.processing_rows_max().saturating_sub(processing))
+        let budget = self.processing_rows_max().saturating_sub(self.executors.rows_in_work());
+        self.executors.free().min(budget)
     }
 
     /// Returns once there is room for a batch, or for a single row that has waited for company.

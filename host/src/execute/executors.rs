@@ -87,7 +87,7 @@ struct Row {
     item: ClaimedWorkItem,
     claim: ClaimTimes,
     held: HeldRow,
-    _slot: Slot,
+    slot: Slot,
 }
 
 impl Executors {
@@ -123,6 +123,16 @@ impl Executors {
     /// How many slots are free.
     pub fn free(&self) -> u32 {
         self.shared.slots.free()
+    }
+
+    /// How many rows are in work: in a slot, or waiting for their outcome to be recorded.
+    pub fn rows_in_work(&self) -> u32 {
+        self.shared.slots.taken()
+    }
+
+    /// How many rows can be in work.
+    pub fn rows_in_work_max(&self) -> u32 {
+        self.shared.slots.taken_max()
     }
 
     /// The loaded generations of the pack.
@@ -170,7 +180,7 @@ impl Executors {
         let expires = claim.sent + self.lease();
         let mut seat = |item: ClaimedWorkItem| {
             let held = self.shared.held.hold(&item, expires);
-            Row { held, claim, _slot: slots.take_one(), item }
+            Row { held, claim, slot: slots.take_one(), item }
         };
         let rows: Vec<Row> = claimed.into_iter().map(&mut seat).collect();
         let shared = Arc::clone(&self.shared);
@@ -251,10 +261,13 @@ impl Shared {
         let Some(disposition) = conclude::disposition(ended, &row.item, &event, failed_head, retry, now) else {
             return;
         };
+        // Its body is of no more use, and recording may take a while.
+        let event_id = event.id;
+        drop(event);
         let finishing = self.monotonic();
         self.record(row, disposition).await;
         times.finish = self.monotonic().saturating_sub(finishing);
-        self.signals.staged(event.id, &times, self.parts.options.stage_timing);
+        self.signals.staged(event_id, &times, self.parts.options.stage_timing);
     }
 
     /// The generation that must execute the row, and its route's failed-head policy; or why it cannot be executed.
@@ -328,8 +341,9 @@ impl Shared {
         }
     }
 
-    /// Records what became of a row; its slot is free afterwards.
+    /// Records what became of a row. Its slot is free meanwhile, and the row is let go afterwards.
     async fn record(&self, row: Row, disposition: Disposition) {
+        let row = Row { slot: self.slots.finishing(row.slot).await, ..row };
         let finish = Finish {
             work_item_id: row.item.id,
             lease: row.item.lease,

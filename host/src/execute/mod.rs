@@ -5,15 +5,15 @@
 //! on the guest runtime, where guests that burn CPU cannot keep intake or the timeline from their work.
 //!
 //! ```text
-//!  claimed rows ──dispatch──> load Events (once a batch) ──> prepare ──> run ──> finish ──> slot free
+//!  claimed rows ──dispatch──> load Events (once a batch) ──> prepare ──> run ──> slot free ──> finish, durable
 //!                     │                                        └──one deadline──┘
 //!                     └──> held rows <──renew── lease keeper ──lost──> the execution is dropped, nothing is recorded
 //! ```
 //!
 //! Invariants:
 //! - Nothing here claims: rows come through [`Executors::dispatch`] only.
-//! - A row leaves its slot by exactly one finish, or by none at all when its lease is lost. Its slot is free afterwards,
-//!   whatever happened, a panic included.
+//! - A row ends by exactly one finish, or by none at all when its lease is lost. Its slot is free afterwards, whatever
+//!   happened, a panic included.
 //! - A second run of the same event on the same generation makes messages with the same ids.
 //! - No payload, header or key goes into a log line, a metric or a failure text.
 

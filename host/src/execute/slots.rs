@@ -1,23 +1,30 @@
-//! Slots: how many events a pack may have in work at once.
+//! Slots: how many events of a pack may be executed at once, and how many outcomes may wait to be recorded.
 //!
-//! A slot is taken before the claim and given back when its row is done, by `Drop`: no way out of an execution, a panic
-//! included, keeps it. Every return is told, so that nobody who waits for room misses it.
+//! A row's slot is taken before the claim. When the flow has ended, the row moves to a place among those that wait for
+//! their outcome to be durable, so that executions do not wait for the disk; if all of those places are taken it keeps
+//! its slot, and the pack claims no more. Both are given back by `Drop`: no way out of an execution, a panic included,
+//! keeps one. Every return is told, so that nobody who waits for room misses it.
 
 use std::sync::Arc;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// Outcomes that may wait to be recorded, for each slot: enough to fill a transaction while the one before it commits.
+const FINISHING_PER_SLOT: u32 = 2;
+
 /// The slots of one pack.
 pub(super) struct Slots {
     total: u32,
     free: Arc<Semaphore>,
+    finishing_total: u32,
+    finishing_free: Arc<Semaphore>,
     returns: Arc<Returns>,
 }
 
 /// Slots that are taken and not yet given to rows.
 pub struct Reservation(Taken);
 
-/// One slot, while a row has it.
+/// One slot, or one place among the finishing, while a row has it.
 pub(super) struct Slot {
     _taken: Taken,
 }
@@ -27,7 +34,7 @@ pub(super) struct Slot {
 struct Returns {
     /// The scheduler, which remembers one return that it has not looked at.
     scheduler: Notify,
-    /// Those who wait for all slots to be free.
+    /// Those who wait until nothing is taken.
     idle: Notify,
 }
 
@@ -39,7 +46,14 @@ struct Taken {
 impl Slots {
     pub(super) fn new(total: u32) -> Self {
         assert!(total > 0, "a pack has at least one slot");
-        Self { total, free: Arc::new(Semaphore::new(total as usize)), returns: Arc::default() }
+        let finishing_total = total.saturating_mul(FINISHING_PER_SLOT);
+        Self {
+            total,
+            free: Arc::new(Semaphore::new(total as usize)),
+            finishing_total,
+            finishing_free: Arc::new(Semaphore::new(finishing_total as usize)),
+            returns: Arc::default(),
+        }
     }
 
     pub(super) fn total(&self) -> u32 {
@@ -47,7 +61,17 @@ impl Slots {
     }
 
     pub(super) fn free(&self) -> u32 {
-        u32::try_from(self.free.available_permits()).expect("there are no more free slots than slots")
+        available(&self.free)
+    }
+
+    /// Rows that have a slot or a place among the finishing.
+    pub(super) fn taken(&self) -> u32 {
+        self.total - self.free() + self.finishing_total - available(&self.finishing_free)
+    }
+
+    /// The most that [`Self::taken`] can be.
+    pub(super) fn taken_max(&self) -> u32 {
+        self.total + self.finishing_total
     }
 
     /// Takes this many slots, or none if fewer are free.
@@ -56,16 +80,23 @@ impl Slots {
         Some(Reservation(Taken { permits: Some(permits), returns: Arc::clone(&self.returns) }))
     }
 
+    /// Moves a row whose flow has ended out of its slot, once there is a place for it.
+    pub(super) async fn finishing(&self, slot: Slot) -> Slot {
+        let place = Arc::clone(&self.finishing_free).acquire_owned().await.expect("the semaphore is never closed");
+        drop(slot);
+        Slot { _taken: Taken { permits: Some(place), returns: Arc::clone(&self.returns) } }
+    }
+
     /// Returns once a slot was given back since the last call: one waiter at a time.
     pub(super) async fn returned(&self) {
         self.returns.scheduler.notified().await;
     }
 
-    /// Returns once every slot is free.
+    /// Returns once no row has a slot or a place.
     pub(super) async fn all_free(&self) {
         loop {
             let returned = self.returns.idle.notified();
-            if self.free() == self.total {
+            if self.taken() == 0 {
                 return;
             }
             returned.await;
@@ -89,4 +120,8 @@ impl Drop for Taken {
         self.returns.scheduler.notify_one();
         self.returns.idle.notify_waiters();
     }
+}
+
+fn available(semaphore: &Semaphore) -> u32 {
+    u32::try_from(semaphore.available_permits()).expect("a semaphore has no more permits than it began with")
 }

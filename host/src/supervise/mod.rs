@@ -10,6 +10,8 @@
 mod generations;
 mod pool;
 mod readiness;
+#[cfg(test)]
+mod tests;
 
 pub use pool::Pool;
 pub use readiness::Readiness;

@@ -38,7 +38,7 @@ impl Pool {
         tracing::info!(
             pack = %executors.pack(),
             workers = executors.slots(),
-            max_processing_rows = claim.max_processing_rows.map_or(executors.slots(), |rows| rows.get()),
+            max_processing_rows = claim.max_processing_rows.map_or(executors.rows_in_work_max(), |rows| rows.get()),
             "a pool starts"
         );
         let scheduler =
