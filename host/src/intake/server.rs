@@ -28,7 +28,7 @@ use crate::env;
 
 /// The largest head of a request. Also what one connection may buffer, so that all together stay far below the budget of
 /// bodies.
-const HEAD_BYTES_MAX: usize = 128 * 1024;
+pub(super) const HEAD_BYTES_MAX: usize = 128 * 1024;
 
 /// How long a head may take, and how long a connection may be idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(20);

@@ -105,7 +105,7 @@ pub(super) struct World {
     pub(super) address: SocketAddr,
     pub(super) store: Store,
     pub(super) stop: CancellationToken,
-    pub(super) serving: JoinHandle<()>,
+    serving: JoinHandle<()>,
     metrics: PrometheusHandle,
     _directories: [TempDir; 2],
 }
@@ -142,6 +142,12 @@ impl World {
         let mut connection = self.connect().await;
         connection.send(request).await;
         connection.reply().await
+    }
+
+    /// Stops it, and waits until it has.
+    pub(super) async fn stopped(&mut self) {
+        self.stop.cancel();
+        (&mut self.serving).await.unwrap();
     }
 
     /// All that is durable, newest first.

@@ -145,7 +145,7 @@ async fn a_sender_that_goes_away_loses_nothing() {
 // ADM-2
 #[tokio::test]
 async fn stopping_answers_what_was_admitted_and_turns_away_what_comes() {
-    let world = World::start(Setup::default()).await;
+    let mut world = World::start(Setup::default()).await;
     let mut admitted = admitted(&world).await;
     let mut idle = world.connect().await;
     idle.send(&post(BODY)).await;
@@ -167,8 +167,6 @@ async fn stopping_answers_what_was_admitted_and_turns_away_what_comes() {
     assert_eq!(admitted.reply().await.status, 202);
     admitted.closed().await;
     idle.closed().await;
-    let store = world.store.clone();
-    world.serving.await.unwrap();
-    let page = crate::store::PageRequest { after: None, limit: 1_000 };
-    assert_eq!(store.list_events(&Default::default(), page).await.unwrap().items.len(), before + 1);
+    world.stopped().await;
+    assert_eq!(world.events().await.len(), before + 1);
 }
