@@ -72,10 +72,9 @@ impl MessageState {
     pub const fn is_terminal(self) -> bool {
         match self {
             MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => true,
-            MessageState::Scheduled
-            | MessageState::Publishing
-            | MessageState::RetryWait
-            | MessageState::Uncertain => false,
+            MessageState::Scheduled | MessageState::Publishing | MessageState::RetryWait | MessageState::Uncertain => {
+                false
+            }
         }
     }
 }
