@@ -24,6 +24,8 @@ mod health;
 mod listener;
 mod messages;
 mod parameters;
+#[cfg(test)]
+mod tests;
 pub mod wire;
 mod work_items;
 

@@ -17,6 +17,8 @@ mod directories;
 mod options;
 mod packs;
 mod running;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::net::SocketAddr;

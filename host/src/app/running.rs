@@ -122,11 +122,6 @@ impl Running {
         self.admin_addr
     }
 
-    /// The store, for whoever looks at a host from inside its process.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
     pub(super) fn env(&self) -> &Env {
         &self.env
     }

@@ -120,7 +120,7 @@ impl Answer {
 }
 
 /// What an answer that is an error means.
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let text = match serde_json::from_slice::<ErrorBody>(body) {
         Ok(answer) => answer.error.message,
         Err(_) => format!("the host answered {status}"),

@@ -1,9 +1,16 @@
+use std::path::Path;
+use std::time::Duration;
+
 use clap::{CommandFactory, Parser};
 use expect_test::expect;
+use http::StatusCode;
 
-use super::Cli;
+use super::client::refusal;
+use super::exit::Failure;
 use super::message::parse_delay_ms;
 use super::output::{Table, fields, printable_lines};
+use super::{Cli, run};
+use crate::app::{App, Config, FlagSetting, Launch, Running, Sources};
 
 fn parse(line: &str) -> Result<Cli, String> {
     Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())
@@ -86,4 +93,57 @@ fn tables_are_aligned_and_show_no_control_characters() {
     "#]]
     .assert_eq(&fields(&[("event", Some("evt_1")), ("note", None), ("work item", Some("a\tb"))]));
     assert_eq!(printable_lines("a\n\tb\u{7}"), "a\n\tb\u{fffd}");
+}
+
+/// A host that listens where the system finds room, with these keys beside.
+async fn host(data: &Path, keys: &[(&'static str, &str)]) -> Running {
+    let listen = [("intake.listen", "127.0.0.1:0"), ("admin.listen", "127.0.0.1:0")];
+    let flag = |(key, value): &(&'static str, &str)| FlagSetting { flag: "test", key, value: (*value).to_owned() };
+    let flags = listen.iter().chain(keys).map(flag).collect();
+    let config = Config::load(&Sources { flags, ..Sources::default() }).unwrap();
+    let launch = Launch { data: data.to_owned(), secrets: None, packs: Vec::new() };
+    App::start(config, launch).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_host_answers_decides_the_exit_code() {
+    let data = tempfile::tempdir().unwrap();
+    let running = host(data.path(), &[]).await;
+    let admin = format!("http://{}", running.admin_addr());
+    for what in [
+        "event show evt_00000000000000000000000000000000",
+        "work-item show wi_00000000000000000000000000000000",
+        "work-item skip wi_00000000000000000000000000000000",
+        "message show msg_00000000000000000000000000000000",
+        "message cancel msg_00000000000000000000000000000000",
+        "message reschedule msg_00000000000000000000000000000000 --in 5s",
+    ] {
+        let failure = run(parse(&format!("forebay {what} --admin {admin}")).unwrap().verb).await.unwrap_err();
+        assert!(matches!(failure, Failure::NotFound(_)), "{what}: {failure:?}");
+    }
+    running.shutdown(Duration::from_secs(25)).await.unwrap();
+    let failure = run(parse(&format!("forebay stats --admin {admin}")).unwrap().verb).await.unwrap_err();
+    assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
+    let failure = run(parse("forebay stats --admin https://127.0.0.1").unwrap().verb).await.unwrap_err();
+    assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_missing_token_is_asked_for_by_name() {
+    let data = tempfile::tempdir().unwrap();
+    let running = host(data.path(), &[("admin.token", "a-token-of-20-letters")]).await;
+    let line = format!("forebay stats --admin http://{}", running.admin_addr());
+    match run(parse(&line).unwrap().verb).await.unwrap_err() {
+        Failure::Failed(text) => assert!(text.contains("FOREBAY_ADMIN_TOKEN"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    running.shutdown(Duration::from_secs(25)).await.unwrap();
+}
+
+#[test]
+fn a_refusal_says_what_the_host_said() {
+    let body = br#"{"error":{"code":"too_late","message":"it is too late","state":"publishing"}}"#;
+    assert!(matches!(refusal(StatusCode::CONFLICT, body), Failure::Conflict(text) if text == "it is too late"));
+    assert!(matches!(refusal(StatusCode::BAD_REQUEST, body), Failure::Usage(_)));
+    assert!(matches!(refusal(StatusCode::BAD_GATEWAY, b"<html>"), Failure::Failed(text) if text.contains("502")));
 }

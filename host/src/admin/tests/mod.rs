@@ -1,0 +1,92 @@
+//! The admin listener over real HTTP, with a real store behind it.
+
+mod access;
+mod content;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{AdminOptions, AdminParts, Stage, serve};
+use crate::cli::rig::http::{Answer, Connection};
+use crate::env::{self, Env, ManualClock, SeededEntropy};
+use crate::model::time::Timestamp;
+use crate::secrets::Secret;
+use crate::store::{Store, StoreOptions};
+use crate::telemetry;
+
+/// 2030-01-01T00:00:00Z.
+const NOW: Timestamp = Timestamp::from_millis(1_893_456_000_000);
+
+/// A listener over a store of its own. Dropped, it stops.
+struct Desk {
+    store: Store,
+    address: SocketAddr,
+    env: Env,
+    stage: watch::Sender<Stage>,
+    _stop: DropGuard,
+    _data: TempDir,
+}
+
+impl Desk {
+    async fn open(token: Option<&str>) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(NOW));
+        let env = Env { clock, entropy: Arc::new(SeededEntropy::new(7)) };
+        let options = StoreOptions {
+            data: data.path().to_owned(),
+            shards: 1,
+            queue_requests_max: 100,
+            queue_bytes_max: 1_000_000,
+            readers: 2,
+            read_timeout: Duration::from_secs(5),
+        };
+        let store = Store::open(options, env.clone()).await.unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stage = watch::Sender::new(Stage::Starting);
+        let parts = AdminParts {
+            store: store.clone(),
+            metrics: telemetry::metrics().unwrap(),
+            stage: stage.subscribe(),
+            env: env.clone(),
+        };
+        let stop = CancellationToken::new();
+        let options = AdminOptions { token: token.map(|token| Secret::new(token.as_bytes())) };
+        env::spawn("admin", serve(listener, options, parts, stop.clone()));
+        Self { store, address, env, stage, _stop: stop.drop_guard(), _data: data }
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::from(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        Connection::open(self.address).await.unwrap().send(request).await.unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "").await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Answer {
+        self.ask("POST", path, &[], body).await
+    }
+}
+
+/// Status and body, for a comparison.
+fn shown(answer: &Answer) -> String {
+    format!("{} {}", answer.status.as_u16(), String::from_utf8_lossy(&answer.body))
+}

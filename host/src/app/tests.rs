@@ -1,0 +1,98 @@
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::cli::rig::http;
+use crate::config::InboundConfig;
+use crate::execute::SLOTS_SAFE_MAX;
+
+/// How long a stop may take: as long as in production.
+const TIMEOUT: Duration = Duration::from_secs(25);
+
+/// A configuration that listens where the system finds room, with these keys beside.
+fn config(keys: &[(&'static str, &str)]) -> Config {
+    let listen = [("intake.listen", "127.0.0.1:0"), ("admin.listen", "127.0.0.1:0")];
+    let flags =
+        listen.iter().chain(keys).map(|(key, value)| FlagSetting { flag: "test", key, value: (*value).to_owned() });
+    Config::load(&Sources { flags: flags.collect(), ..Sources::default() }).unwrap()
+}
+
+fn launch(data: &Path) -> Launch {
+    Launch { data: data.to_owned(), secrets: None, packs: Vec::new() }
+}
+
+async fn start(data: &Path) -> Result<Running, StartError> {
+    App::start(config(&[]), launch(data)).await
+}
+
+#[tokio::test]
+async fn a_host_starts_answers_and_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("made/on/demand");
+    let running = start(&data).await.unwrap();
+    let (intake, admin) = (running.intake_addr(), running.admin_addr());
+    assert_eq!(http::get(admin, "/healthz").await.unwrap().status, 200);
+    assert_eq!(http::get(admin, "/api/v1/stats").await.unwrap().status, 200);
+    let nowhere = http::post(intake, "/in/default/nowhere", &serde_json::json!({})).await.unwrap();
+    assert_eq!(nowhere.status, 404);
+    running.shutdown(TIMEOUT).await.unwrap();
+    assert!(http::get(admin, "/healthz").await.is_err(), "nothing listens any more");
+    assert!(http::get(intake, "/").await.is_err(), "nothing listens any more");
+    start(&data).await.unwrap().shutdown(TIMEOUT).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_data_directory_serves_one_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = start(folder.path()).await.unwrap();
+    let second = start(folder.path()).await.err();
+    assert!(matches!(second, Some(StartError::Store(_))), "{second:?}");
+    assert_eq!(http::get(first.admin_addr(), "/healthz").await.unwrap().status, 200, "the first one goes on");
+    first.shutdown(TIMEOUT).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("forebay.sqlite");
+    std::fs::write(&database, "what somebody else keeps here".repeat(1_000)).unwrap();
+    let refused = start(folder.path()).await.err();
+    assert!(matches!(refused, Some(StartError::Store(_))), "{refused:?}");
+    assert!(std::fs::read_to_string(&database).unwrap().starts_with("what somebody else"), "it is as it was");
+}
+
+#[tokio::test]
+async fn a_start_that_fails_stops_what_it_had_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Launch { secrets: Some(folder.path().join("nowhere")), ..launch(folder.path()) };
+    let refused = App::start(config(&[]), missing).await.err();
+    assert!(matches!(refused, Some(StartError::Secrets(_))), "{refused:?}");
+    start(folder.path()).await.unwrap().shutdown(TIMEOUT).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_named_before_anything_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let no_pack = Launch { packs: vec![folder.path().join("missing.fpk")], ..launch(&data) };
+    let refused = App::start(config(&[]), no_pack).await.err().unwrap();
+    assert!(refused.to_string().contains("missing.fpk"), "{refused}");
+
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, "short\n").unwrap();
+    let keys = [("admin.token_file", token_file.to_str().unwrap())];
+    let refused = App::start(config(&keys), launch(&data)).await.err().unwrap();
+    assert!(refused.to_string().contains("shorter than 16 bytes"), "{refused}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = App::start(config(&[("admin.listen", &address)]), launch(&data)).await.err().unwrap();
+    assert!(refused.to_string().starts_with(&format!("admin cannot listen on {address}")), "{refused}");
+    assert!(!data.join("forebay.sqlite").exists());
+}
+
+// OBS-2
+#[test]
+fn the_default_number_of_workers_is_what_is_known_to_be_safe() {
+    assert_eq!(InboundConfig::default().workers_per_pack, SLOTS_SAFE_MAX);
+}
