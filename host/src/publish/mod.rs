@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A destination is called only after the admission is durable.
-//! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until its shard's next owner settles it.
+//! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until the owner of its shard settles it.
 //! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
 //!

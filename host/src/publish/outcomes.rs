@@ -90,7 +90,7 @@ impl Outcomes {
                     finished.claim.settle(if counted { finished.settled } else { Settled::Unrecorded });
                 }
             }
-            // Dropped claims settle as unrecorded: their rows stand as `publishing` until the shard's next owner comes.
+            // Dropped claims settle as unrecorded: their rows stand as `publishing` until the shard's owner looks.
             Err(error) => tracing::warn!(outcomes = batch.len(), %error, "publish outcomes could not be recorded"),
         }
     }

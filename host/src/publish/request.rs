@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
-
-use bytes::Bytes;
 
 use super::sign::{BadSecret, sign};
 use crate::model::event::Header;
@@ -18,6 +17,9 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const FOREBAY: HeaderValue = HeaderValue::from_static(concat!("forebay/", env!("CARGO_PKG_VERSION")));
+
+/// Headers of its own that a message may have. Receivers commonly take about a hundred in all.
+const HEADERS_MAX: usize = 64;
 
 /// Headers that are the host's to set, or that belong to the connection and not to the message (RFC 9110, 7.6.1).
 const RESERVED: [&str; 12] = [
@@ -56,6 +58,9 @@ pub(super) fn build(
     secrets: &[Secret],
     now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, Unsendable> {
+    if payload.headers.len() > HEADERS_MAX {
+        return Err(message(format!("it has more than {HEADERS_MAX} headers")));
+    }
     let seconds = now.as_millis().div_euclid(1_000);
     let mut headers = HeaderMap::with_capacity(payload.headers.len() + 6);
     headers.insert(USER_AGENT, FOREBAY);

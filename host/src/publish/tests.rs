@@ -66,6 +66,10 @@ impl Fixture {
     }
 
     async fn with(destination: Destination, options: PublishOptions) -> Self {
+        Self::with_all(vec![destination], options).await
+    }
+
+    async fn with_all(destinations: Vec<Destination>, options: PublishOptions) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::at(START));
         let env = Env { clock: Arc::clone(&clock) as _, entropy: Env::system().entropy };
@@ -86,7 +90,8 @@ impl Fixture {
         let secrets = directory.path().join("secrets");
         std::fs::create_dir(&secrets).unwrap();
         let secrets = Secrets::open(&secrets, env.clone()).unwrap();
-        let destinations = Arc::new(Destinations::from([(destination.name.clone(), destination)]));
+        let destinations = destinations.into_iter().map(|destination| (destination.name.clone(), destination));
+        let destinations: Arc<Destinations> = Arc::new(destinations.collect());
         let publisher = Publisher::start(options, destinations, store.clone(), secrets, env).unwrap();
         Self { store, publisher, clock, lease, directory, ids: AtomicU64::new(0) }
     }
@@ -99,6 +104,10 @@ impl Fixture {
 
     /// Has a flow emit `count` messages to `sink` that are due, and claims them.
     async fn emit(&self, count: usize) -> Vec<ClaimedMessage> {
+        self.emit_to("sink", count).await
+    }
+
+    async fn emit_to(&self, destination: &str, count: usize) -> Vec<ClaimedMessage> {
         let (event, work_item) = (EventId::new(START, self.entropy()), WorkItemId::new(START, self.entropy()));
         let event = NewEvent {
             id: event,
@@ -131,7 +140,7 @@ impl Fixture {
             now: START,
         };
         let item = self.store.claim(request).await.unwrap().pop().unwrap();
-        let messages: Vec<NewMessage> = (0..count).map(|_| self.message()).collect();
+        let messages: Vec<NewMessage> = (0..count).map(|_| self.message(destination)).collect();
         let claimed = messages.iter().map(claimed).collect();
         let disposition = Disposition::Done { note: None, ignored: false, messages };
         let finish = Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now: START };
@@ -139,10 +148,10 @@ impl Fixture {
         claimed
     }
 
-    fn message(&self) -> NewMessage {
+    fn message(&self, destination: &str) -> NewMessage {
         NewMessage {
             id: MessageId::new(START, self.entropy()),
-            destination: "sink".parse().unwrap(),
+            destination: destination.parse().unwrap(),
             body: Bytes::from_static(b"{}"),
             content_type: "application/json".to_owned(),
             headers: Vec::new(),
@@ -402,6 +411,30 @@ async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled
     assert!(batch[..2].iter().all(|message| after(settled[&message.id]) == AfterAttempt::Published));
     assert!(batch[2..].iter().all(|message| settled[&message.id] == Settled::Moved));
     assert!(sink.received.try_recv().is_err(), "a cancelled one was never sent");
+}
+
+// LAN-2
+#[tokio::test]
+async fn a_destination_that_does_not_answer_holds_up_no_other() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut tarpit = Sink::start(move |_| answer.clone()).await;
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let stuck = Destination { name: "tarpit".parse().unwrap(), ..destination(&tarpit) };
+    let fixture = Fixture::with_all(vec![stuck, destination(&sink)], options(64)).await;
+    let mut batch = fixture.emit_to("tarpit", 8).await;
+    batch.extend(fixture.emit(40).await);
+    let mut settled = fixture.begin(batch);
+    for _ in 0..8 {
+        tarpit.next().await;
+    }
+    for _ in 0..40 {
+        assert_eq!(after(settled.recv().await.unwrap().result), AfterAttempt::Published);
+    }
+    assert!(settled.try_recv().is_err(), "the others are still waiting for their answer");
+    permits.add_permits(8);
+    fixture.publisher.drain().await;
+    assert_eq!(collect(&mut settled).len(), 8);
 }
 
 // TL-4, TL-6

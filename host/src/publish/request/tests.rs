@@ -47,6 +47,14 @@ fn headers_that_are_the_hosts_or_the_connections_are_refused_in_any_spelling() {
 }
 
 #[test]
+fn a_message_has_so_many_headers_and_no_more() {
+    let headers = |count| vec![("x-a", b"1".as_slice()); count];
+    assert!(build_one(payload(&headers(HEADERS_MAX))).is_ok());
+    assert!(matches!(build_one(payload(&headers(HEADERS_MAX + 1))), Err(Unsendable::Message(_))));
+    assert!(build_one(payload(&headers(100_000))).is_err());
+}
+
+#[test]
 fn what_could_end_a_header_early_is_refused_and_not_shown() {
     let refusals = [
         build_one(payload(&[("x-a", b"secret\r\nx-b: 1")])),
