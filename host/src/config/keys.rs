@@ -132,7 +132,7 @@ pub(super) const KEYS: &[Key] = &[
     number("timeline.memory_mib", 8, 65_536, "Caches and write buffers of all shards together."),
     number(
         "timeline.clock_uncertainty_max_ms",
-        1,
+        5,
         60_000,
         "How uncertain the clock may be. While it is more so, nothing is published.",
     ),

@@ -109,17 +109,21 @@ impl Claims {
         self.claims.len() + picked < self.max
     }
 
-    /// Takes up what the index says is in flight: whoever claimed it is gone.
-    pub(super) fn inherit(&mut self, index: &Index) -> Result<(), Broken> {
-        for (epoch, key) in index.in_flight()? {
-            let Some(entry) = index.entry(key.id)? else { continue };
-            // Another generation's entry was written after the claim: what the claim's end says is of no more interest.
-            let superseded = entry.generation != key.generation;
-            let entry = Entry { generation: key.generation, ..entry };
-            self.claims.insert(key, Claim { entry, epoch, superseded, permit: None });
-            self.unresolved += 1;
+    /// Takes over what the index says is in flight: whoever claimed it is gone.
+    pub(super) fn inherit(&mut self, index: &mut Index) -> Result<(), Broken> {
+        let in_flight = index.in_flight()?;
+        let mut step = index.begin();
+        for (epoch, key) in in_flight {
+            match step.entry(key.id)? {
+                Some(entry) if entry.generation == key.generation => {
+                    self.claims.insert(key, Claim { entry, epoch, superseded: false, permit: None });
+                    self.unresolved += 1;
+                }
+                // It was superseded while it was claimed, so it was not admitted: the index says all there is to say.
+                Some(_) | None => step.forget_claim(epoch, key),
+            }
         }
-        Ok(())
+        step.commit()
     }
 
     /// Applies a row of the feed. A generation that waits anew is a new one, but for rows that were applied before.
@@ -328,3 +332,6 @@ fn claimed_message(step: &Step<'_>, entry: &Entry) -> ClaimedMessage {
         expire_at: entry.expire_at,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,8 @@ pub(super) enum End {
     Broken(Broken),
     /// The store could not do what must be done before anything else.
     Store(StoreError),
+    /// What renews its lease or reads its feed has ended, which it does not by itself.
+    Abandoned,
 }
 
 impl From<Broken> for End {
@@ -141,7 +143,7 @@ impl Session {
             index,
             parts,
         };
-        session.claims.inherit(&session.index)?;
+        session.claims.inherit(&mut session.index)?;
         session.adopt_lanes()?;
         Ok(session)
     }
@@ -186,6 +188,9 @@ impl Session {
 
     async fn tick(&mut self) -> Result<Next, End> {
         let Holding::Held { lease, until } = *self.holding.borrow_and_update() else { return Err(End::Fenced) };
+        if self.holding.has_changed().is_err() || self.pages.is_closed() {
+            return Err(End::Abandoned);
+        }
         self.take_settlements()?;
         self.take_page()?;
         let monotonic = self.parts.env.clock.monotonic();

@@ -63,6 +63,9 @@ impl Shard {
             match &end {
                 End::Stopped => {}
                 End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
+                End::Abandoned => {
+                    tracing::error!(shard = self.id.0, "a shard's lease or feed is not looked after any more")
+                }
                 End::Store(error) => tracing::warn!(shard = self.id.0, %error, "a shard cannot be restored now"),
                 End::Broken(error) => {
                     signals.rebuilt(Unusable::Broken);
