@@ -168,6 +168,18 @@ where
     runtime.spawn(watch(name, future))
 }
 
+/// Runs `future` on a thread and a runtime of its own, which ends with it: whoever must answer soon does not queue behind
+/// what keeps the other threads busy. The runtime has timers but no sockets. Its panic is logged under `name`.
+pub fn spawn_thread<F>(name: &'static str, future: F) -> std::io::Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(move || runtime.block_on(watch(name, future)))?;
+    Ok(())
+}
+
 async fn watch<F: Future>(name: &'static str, future: F) -> F::Output {
     struct Alarm(&'static str);
     impl Drop for Alarm {

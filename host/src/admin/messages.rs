@@ -62,7 +62,7 @@ pub(super) async fn reschedule(
     // What goes wrong with so small a body, other than its size, is that its sender goes away.
     let body = body.map_err(|_| ApiError::TooLarge)?;
     let due_at = parse_due(&body, now)?;
-    match parts.store.reschedule(id, due_at, now).await? {
+    match parts.store.reschedule(id, due_at).await? {
         Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
         Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
         Rescheduled::NotFound => return Err(not_found(id)),

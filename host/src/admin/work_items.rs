@@ -21,7 +21,7 @@ pub(super) async fn skip(
     State(parts): State<AdminParts>,
     PathId(id): PathId<WorkItemId>,
 ) -> Result<Json<wire::WorkItem>, ApiError> {
-    let skipped = parts.store.skip_dead(id, parts.env.now()).await?;
+    let skipped = parts.store.skip_dead(id).await?;
     let item = find(&parts.store, id).await?;
     if !skipped {
         return Err(ApiError::NotSkippable(item.state));

@@ -245,7 +245,7 @@ async fn what_was_cancelled_or_rescheduled_before_is_not_sent() {
     let fixture = Fixture::new(&sink).await;
     let batch = fixture.emit(2).await;
     fixture.store.cancel(batch[0].id, START).await.unwrap();
-    fixture.store.reschedule(batch[1].id, START, START).await.unwrap();
+    fixture.store.reschedule(batch[1].id, START).await.unwrap();
     for settled in fixture.publish(batch).await.into_values() {
         assert_eq!(settled, Settled::Moved);
     }

@@ -20,8 +20,8 @@ use crate::env::spawn;
 /// How much is written, by estimate, between two checkpoints.
 const CHECKPOINT_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a request writes beside its bodies, by estimate: pages of tables and indexes.
-const REQUEST_BYTES: usize = 8 * 1024;
+/// What a row costs beside bodies, by estimate: its share of the pages of tables and indexes.
+const ROW_BYTES: usize = 8 * 1024;
 
 /// The log is begun anew once it has so many frames (of about 4 KiB)...
 const RESTART_FRAMES_MIN: i64 = 4_096;
@@ -41,8 +41,8 @@ pub(super) struct Checkpointer {
 
 impl Checkpointer {
     /// Counts what a commit wrote, and calls the task when it is enough.
-    pub(super) fn committed(&mut self, requests: usize, body_bytes: usize) {
-        self.written += requests * REQUEST_BYTES + body_bytes;
+    pub(super) fn written(&mut self, rows: usize, body_bytes: usize) {
+        self.written += rows * ROW_BYTES + body_bytes;
         if self.written >= CHECKPOINT_BYTES {
             self.written = 0;
             self.due.notify_one();

@@ -4,14 +4,15 @@
 //! rows whose lease ran out, then the ready ones, by turn. Only heads of lanes are ever in these ranges, so nothing has to
 //! be skipped, and the cost does not depend on how many rows wait, are delayed, or have ended.
 
+use std::collections::BTreeSet;
+
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
 use super::error::StoreError;
 use super::statement::Statement;
 use super::stored::{Columns, work_state_code, work_type_code};
-use super::unit::{Unit, all_written};
+use super::unit::{Scope, Unit, all_written};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
 /// Delayed rows that one claim makes ready at most. More than a claim takes, so that a crowd of delayed rows is worked off
@@ -53,8 +54,7 @@ struct Candidate {
     id: WorkItemId,
     event_id: EventId,
     namespace: Namespace,
-    work_type: WorkType,
-    generation: GenerationNumber,
+    scope: Scope,
     state: WorkState,
     turn: i64,
     epoch: u32,
@@ -98,11 +98,11 @@ async fn read(
         WorkState::Blocked | WorkState::Delayed | WorkState::Done | WorkState::Dead => return Ok(Vec::new()),
     };
     let mut candidates = Vec::new();
-    for (work_type, generation) in scopes(request) {
+    for scope in scopes(request) {
         let rows = sqlx::query(text)
-            .bind(request.pack.as_str())
-            .bind(work_type_code(work_type))
-            .bind(generation.0)
+            .bind(scope.pack.as_str())
+            .bind(work_type_code(scope.work_type))
+            .bind(scope.generation.0)
             .bind(turn_max)
             .bind(i64::try_from(rows_max).unwrap_or(i64::MAX))
             .fetch_all(&mut *unit.connection)
@@ -113,8 +113,7 @@ async fn read(
                 id: WorkItemId::from_bytes(row.bytes_16(1)?),
                 event_id: EventId::from_bytes(row.bytes_16(2)?),
                 namespace: row.name(3)?,
-                work_type,
-                generation,
+                scope: scope.clone(),
                 state: tier,
                 turn: row.value(4)?,
                 epoch: row.unsigned_32(5)?,
@@ -130,19 +129,17 @@ async fn read(
 
 /// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
 async fn promote_due(unit: &mut Unit<'_>, request: &ClaimRequest) -> Result<(), sqlx::Error> {
-    for (work_type, generation) in scopes(request) {
+    for scope in scopes(request) {
         let promoted = sqlx::query(DUE)
-            .bind(request.pack.as_str())
-            .bind(work_type_code(work_type))
-            .bind(generation.0)
+            .bind(scope.pack.as_str())
+            .bind(work_type_code(scope.work_type))
+            .bind(scope.generation.0)
             .bind(request.now.as_millis())
             .bind(DUE_ROWS_MAX)
             .execute(&mut *unit.connection)
             .await?;
-        for _ in 0..promoted.rows_affected() {
-            let (from, to) = (Some(WorkState::Delayed), WorkState::Ready);
-            unit.count_work_item(&request.pack, work_type, generation, from, to);
-        }
+        let rows = i64::try_from(promoted.rows_affected()).unwrap_or(i64::MAX);
+        unit.count_work_items(&scope, Some(WorkState::Delayed), WorkState::Ready, rows);
     }
     Ok(())
 }
@@ -158,9 +155,9 @@ async fn take(
         .map(|candidate| ClaimedWorkItem {
             id: candidate.id,
             event_id: candidate.event_id,
-            work_type: candidate.work_type,
+            work_type: candidate.scope.work_type,
             namespace: candidate.namespace.clone(),
-            generation: candidate.generation,
+            generation: candidate.scope.generation,
             lease: request.lease,
             epoch: candidate.epoch + 1,
             lease_until,
@@ -170,14 +167,14 @@ async fn take(
         })
         .collect();
     for row in &candidates {
-        let to = WorkState::Processing;
-        unit.count_work_item(&request.pack, row.work_type, row.generation, Some(row.state), to);
+        unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);
     }
     let taken = TAKE
         .execute(unit.connection, candidates, |values, row| {
             values.push(row.ordinal).time(lease_until).id(request.lease.as_bytes());
             values.push(work_state_code(row.state)).push(row.turn).push(i64::from(row.epoch));
-            values.push(request.pack.as_str()).push(work_type_code(row.work_type)).push(i64::from(row.generation.0));
+            values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type));
+            values.push(i64::from(row.scope.generation.0));
         })
         .await?;
     all_written(taken, claimed.len())?;
@@ -185,13 +182,14 @@ async fn take(
 }
 
 /// The ranges of the claim index that a request may take from, each once.
-fn scopes(request: &ClaimRequest) -> Vec<(WorkType, GenerationNumber)> {
-    let mut scopes: Vec<_> = request
-        .work_types
-        .iter()
-        .flat_map(|work_type| request.generations.iter().map(|generation| (*work_type, *generation)))
-        .collect();
-    scopes.sort_unstable();
-    scopes.dedup();
-    scopes
+fn scopes(request: &ClaimRequest) -> BTreeSet<Scope> {
+    let generations = |work_type: WorkType| {
+        let pack = &request.pack;
+        request.generations.iter().map(move |generation| Scope {
+            pack: pack.clone(),
+            work_type,
+            generation: *generation,
+        })
+    };
+    request.work_types.iter().flat_map(|work_type| generations(*work_type)).collect()
 }

@@ -12,14 +12,14 @@ use super::lane;
 use super::outbox::{self, Emitted};
 use super::statement::Statement;
 use super::stored::{Columns, Values, work_state_code};
-use super::unit::Unit;
+use super::unit::{Scope, Unit, all_written};
 use crate::model::failure::Failure;
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::message::NewMessage;
-use crate::model::names::{Namespace, PackName};
+use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
-use crate::model::work_item::{WorkState, WorkType};
+use crate::model::work_item::WorkState;
 
 static LOAD: Statement = Statement::new(
     "WITH wanted (id) AS (",
@@ -60,10 +60,8 @@ struct Row {
     ordinal: i64,
     id: WorkItemId,
     event_id: EventId,
-    work_type: WorkType,
     namespace: Namespace,
-    pack: PackName,
-    generation: GenerationNumber,
+    scope: Scope,
     state: WorkState,
     lane_id: Option<i64>,
     lane_ordinal: i64,
@@ -127,14 +125,13 @@ pub(super) async fn finish(
 async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
     let mut left = Vec::new();
     for end in &ends {
-        let row = &end.row;
-        unit.count_work_item(&row.pack, row.work_type, row.generation, Some(row.state), end.state);
+        unit.count_work_items(&end.row.scope, Some(end.row.state), end.state, 1);
         unit.work_changed |= !end.state.is_terminal();
-        left.extend(row.lane_id.filter(|_| end.lets_lane_go_on()));
+        left.extend(end.row.lane_id.filter(|_| end.lets_lane_go_on()));
     }
     let expected = ends.len();
     let written = END.execute(unit.connection, ends, End::bind).await?;
-    super::unit::all_written(written, expected)?;
+    all_written(written, expected)?;
     lane::advance(unit, left).await
 }
 
@@ -279,10 +276,12 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
                     ordinal: row.value(0)?,
                     id: WorkItemId::from_bytes(row.bytes_16(1)?),
                     event_id: EventId::from_bytes(row.bytes_16(2)?),
-                    work_type: row.work_type(3)?,
                     namespace: row.name(4)?,
-                    pack: row.name(5)?,
-                    generation: GenerationNumber(row.unsigned_32(6)?),
+                    scope: Scope {
+                        pack: row.name(5)?,
+                        work_type: row.work_type(3)?,
+                        generation: GenerationNumber(row.unsigned_32(6)?),
+                    },
                     state: row.work_state(7)?,
                     lane_id: row.value(8)?,
                     lane_ordinal: row.value(9)?,

@@ -64,11 +64,11 @@ pub enum Finished {
 }
 
 impl Finish {
-    /// The bodies that it brings.
-    pub(super) fn bytes(&self) -> usize {
+    /// The messages that it brings.
+    pub(super) fn messages(&self) -> &[NewMessage] {
         match &self.disposition {
-            Disposition::Done { messages, .. } => messages.iter().map(|message| message.body.len()).sum(),
-            Disposition::Retry { .. } | Disposition::Dead { .. } | Disposition::Release => 0,
+            Disposition::Done { messages, .. } => messages,
+            Disposition::Retry { .. } | Disposition::Dead { .. } | Disposition::Release => &[],
         }
     }
 }
@@ -80,8 +80,7 @@ impl Store {
     }
 
     /// Lets a lane go on that a dead head holds (failed-head policy `block`). Returns whether it did.
-    pub async fn skip_dead(&self, id: WorkItemId, now: Timestamp) -> Result<bool, StoreError> {
-        let _ = now;
+    pub async fn skip_dead(&self, id: WorkItemId) -> Result<bool, StoreError> {
         self.writer.control(|reply| Control::SkipDead(id, reply)).await
     }
 }

@@ -2,7 +2,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::claim::{ClaimRequest, Renewal};
+use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
@@ -42,11 +42,33 @@ pub(super) enum Control {
     EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
     Install(Installation, Reply<Installed>),
     /// Begins and ends a transaction.
-    Probe((), Reply<()>),
+    Probe(Reply<()>),
     /// The log is nearly all folded into the database: fold the rest, so that it begins anew.
     RestartLog,
     /// Do what is queued, and end.
     Close(Reply<()>),
+}
+
+impl Control {
+    /// How many rows it is about.
+    fn rows(&self) -> usize {
+        match self {
+            Control::Finish(finish, _) => 1 + finish.messages().len(),
+            Control::Renew(renewal, _) => renewal.rows.len(),
+            Control::Claim(request, _) => usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX),
+            Control::Admit(request, _) | Control::Expire(request, _) => request.items.len(),
+            Control::Record(request, _) => request.items.len(),
+            Control::EnsureNamespaces(names, _, _) => names.len(),
+            Control::SkipDead(..)
+            | Control::Cancel(..)
+            | Control::Reschedule(..)
+            | Control::Shard(..)
+            | Control::Install(..)
+            | Control::Probe(_)
+            | Control::RestartLog
+            | Control::Close(_) => 1,
+        }
+    }
 }
 
 /// Requests of one kind.
@@ -115,23 +137,23 @@ pub(super) struct Group {
     permits: Vec<OwnedSemaphorePermit>,
     restart_log: bool,
     close: Option<Reply<()>>,
-    requests: usize,
+    rows: usize,
     body_bytes: usize,
 }
 
 impl Group {
     pub(super) fn deliver(&mut self, waiting: Waiting) {
-        self.requests += 1;
+        self.rows += waiting.delivery.events.len();
         self.body_bytes += waiting.delivery.bytes();
         self.deliveries.push(waiting.delivery, waiting.reply);
         self.permits.push(waiting.permit);
     }
 
     pub(super) fn control(&mut self, control: Control) {
-        self.requests += 1;
+        self.rows += control.rows();
         match control {
             Control::Finish(finish, reply) => {
-                self.body_bytes += finish.bytes();
+                self.body_bytes += finish.messages().iter().map(|message| message.body.len()).sum::<usize>();
                 self.finishes.push(finish, reply);
             }
             Control::Renew(renewal, reply) => self.renewals.push(renewal, reply),
@@ -145,14 +167,14 @@ impl Group {
             Control::Shard(request, reply) => self.shards.push(request, reply),
             Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
             Control::Install(installation, reply) => self.installations.push(installation, reply),
-            Control::Probe((), reply) => self.probes.push((), reply),
+            Control::Probe(reply) => self.probes.push((), reply),
             Control::RestartLog => self.restart_log = true,
             Control::Close(reply) => self.close = Some(reply),
         }
     }
 
-    pub(super) fn requests(&self) -> usize {
-        self.requests
+    pub(super) fn rows(&self) -> usize {
+        self.rows
     }
 
     pub(super) fn body_bytes(&self) -> usize {

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use super::statement::Statement;
 use super::stored::Columns;
-use super::unit::Unit;
+use super::unit::{Scope, Unit};
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
-use crate::model::work_item::{WorkState, WorkType};
+use crate::model::work_item::WorkState;
 
 /// The kind of a lane that orders by source object.
 const KIND_SOURCE: i64 = 1;
@@ -144,9 +144,7 @@ struct Successor {
     lane_id: i64,
     ordinal: i64,
     lane_ordinal: i64,
-    pack: PackName,
-    work_type: WorkType,
-    generation: GenerationNumber,
+    scope: Scope,
 }
 
 /// Lets lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
@@ -166,15 +164,17 @@ pub(super) async fn advance(unit: &mut Unit<'_>, lane_ids: Vec<i64>) -> Result<(
                     lane_id: row.value(0)?,
                     ordinal: row.value(1)?,
                     lane_ordinal: row.value(2)?,
-                    pack: row.name(3)?,
-                    work_type: row.work_type(4)?,
-                    generation: GenerationNumber(row.unsigned_32(5)?),
+                    scope: Scope {
+                        pack: row.name(3)?,
+                        work_type: row.work_type(4)?,
+                        generation: GenerationNumber(row.unsigned_32(5)?),
+                    },
                 })
             },
         )
         .await?;
     for next in &successors {
-        unit.count_work_item(&next.pack, next.work_type, next.generation, Some(WorkState::Blocked), WorkState::Ready);
+        unit.count_work_items(&next.scope, Some(WorkState::Blocked), WorkState::Ready, 1);
         unit.work_changed = true;
     }
     let heads: HashMap<i64, i64> = successors.iter().map(|next| (next.lane_id, next.lane_ordinal)).collect();

@@ -20,7 +20,7 @@ use super::error::StoreError;
 use super::lane::{LaneKey, Lanes, Place};
 use super::statement::Statement;
 use super::stored::{Columns, work_state_code, work_type_code};
-use super::unit::Unit;
+use super::unit::{Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
@@ -30,7 +30,8 @@ use crate::model::work_item::{WorkState, WorkType};
 /// The type of the WorkItems that deliveries bring.
 const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
 
-/// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal.
+/// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. The statements here and in
+/// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
 const WORK_TYPES_PER_EVENT: i64 = 16;
 
 static NAMESPACES: Statement = Statement::new(
@@ -291,7 +292,8 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
                 Place { lane_id: None, ordinal, state: WorkState::Ready }
             }
         };
-        unit.count_work_item(&item.pack, WORK_TYPE, item.generation, None, place.state);
+        let scope = Scope { pack: item.pack.clone(), work_type: WORK_TYPE, generation: item.generation };
+        unit.count_work_items(&scope, None, place.state, 1);
         unit.work_changed |= place.state == WorkState::Ready;
         placed.push((item, place));
     }

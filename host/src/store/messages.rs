@@ -193,13 +193,7 @@ impl Store {
     }
 
     /// Moves a message to another time unless Publish Admission came first.
-    pub async fn reschedule(
-        &self,
-        id: MessageId,
-        due_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<Rescheduled, StoreError> {
-        let _ = now;
+    pub async fn reschedule(&self, id: MessageId, due_at: Timestamp) -> Result<Rescheduled, StoreError> {
         self.writer.control(|reply| Control::Reschedule(Reschedule { id, due_at }, reply)).await
     }
 }

@@ -102,13 +102,12 @@ impl Store {
     /// Fails, and changes nothing, if another process has it open, if its schema is newer than this binary, if the file
     /// is not a healthy database, or if `shards` differs from what it was created with.
     pub async fn open(options: StoreOptions, env: Env) -> Result<Self, StoreError> {
-        let StoreOptions { data, shards, queue_requests_max, queue_bytes_max, readers, read_timeout } = options;
-        let directory = Directory::lock(&data)?;
-        let connection = schema::open(&directory, shards).await?;
-        let readers = Arc::new(Readers::new(directory.database(), readers, read_timeout)?);
-        let writer =
-            Writer::start(directory, connection, Arc::clone(&readers), queue_requests_max, queue_bytes_max, env);
-        Ok(Self { writer: Arc::new(writer.await?), readers, shards })
+        let directory = Directory::lock(&options.data)?;
+        let connection = schema::open(&directory, options.shards).await?;
+        let readers = Readers::new(directory.database(), options.readers, options.read_timeout)?;
+        let readers = Arc::new(readers);
+        let writer = Writer::start(directory, connection, Arc::clone(&readers), &options, env).await?;
+        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards })
     }
 
     /// Changes after every commit that made work claimable: a hint to look, not a promise to find.
@@ -124,7 +123,7 @@ impl Store {
     /// Whether the database answers: reads through the pool and asks the writer.
     pub async fn probe(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT 1 FROM shard LIMIT 1").execute(&self.readers()).await?;
-        self.writer.control(|reply| Control::Probe((), reply)).await
+        self.writer.control(Control::Probe).await
     }
 
     /// Finishes what is queued, folds the write-ahead log into the database, and closes. Later calls fail.

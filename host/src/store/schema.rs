@@ -105,14 +105,18 @@ pub(super) async fn open(directory: &Directory, shards: u16) -> Result<SqliteCon
     Ok(connection)
 }
 
-/// Connects the writer again, to a database that is as this process left it or, at least, one of the same schema.
-pub(super) async fn reconnect(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
+/// Connects the writer again, to a database that is as this process left it or, at least, one of the same shape.
+pub(super) async fn reconnect(path: &Path, shards: u16) -> Result<SqliteConnection, sqlx::Error> {
     let mut connection = writer_options(path).create_if_missing(false).connect().await?;
     let version = version(&mut connection).await?;
-    if version == Version::Of(latest()) {
+    if version == Version::Of(latest()) && count_shards(&mut connection).await? == i64::from(shards) {
         return Ok(connection);
     }
     Err(sqlx::Error::Protocol(format!("{} is no longer the store that was opened", path.display())))
+}
+
+async fn count_shards(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("SELECT count(*) FROM shard").fetch_one(connection).await
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
@@ -229,7 +233,7 @@ async fn settle_shards(connection: &mut SqliteConnection, shards: u16) -> Result
     if shards == 0 {
         return Err(StoreError::Unusable("a store needs at least one shard".to_owned()));
     }
-    let known: i64 = sqlx::query_scalar("SELECT count(*) FROM shard").fetch_one(&mut *connection).await?;
+    let known = count_shards(connection).await?;
     if known == 0 {
         let mut creation = connection.begin().await?;
         for shard in 0..shards {

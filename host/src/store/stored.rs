@@ -199,16 +199,16 @@ fn failure_class(word: &str) -> Option<FailureClass> {
     ALL.into_iter().find(|class| class.as_str() == word)
 }
 
-/// Version, then for each header: length of the name (u16), length of the value (u32), name, value; little-endian.
+/// Version, then for each header: length of the name, length of the value (both u32, little-endian), name, value.
 fn encode_headers(headers: &[Header]) -> Vec<u8> {
-    let length = headers.iter().map(|header| 6 + header.name.len() + header.value.len()).sum::<usize>();
+    let length = headers.iter().map(|header| 8 + header.name.len() + header.value.len()).sum::<usize>();
     let mut blob = Vec::with_capacity(1 + length);
     blob.push(HEADERS_VERSION);
     for header in headers {
-        let name = u16::try_from(header.name.len()).expect("a header's name is shorter than a request's head");
-        let value = u32::try_from(header.value.len()).expect("a header's value is shorter than a request's head");
-        blob.extend_from_slice(&name.to_le_bytes());
-        blob.extend_from_slice(&value.to_le_bytes());
+        for length in [header.name.len(), header.value.len()] {
+            let length = u32::try_from(length).expect("requests and outputs are bounded far below 4 GiB");
+            blob.extend_from_slice(&length.to_le_bytes());
+        }
         blob.extend_from_slice(header.name.as_bytes());
         blob.extend_from_slice(&header.value);
     }
@@ -222,9 +222,9 @@ fn decode_headers(blob: &Bytes) -> Option<Vec<Header>> {
     }
     let mut headers = Vec::new();
     while !rest.is_empty() {
-        let (name_length, after) = rest.split_first_chunk::<2>()?;
+        let (name_length, after) = rest.split_first_chunk::<4>()?;
         let (value_length, after) = after.split_first_chunk::<4>()?;
-        let (name, after) = after.split_at_checked(usize::from(u16::from_le_bytes(*name_length)))?;
+        let (name, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*name_length)).ok()?)?;
         let (value, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*value_length)).ok()?)?;
         headers.push(Header { name: String::from_utf8(name.to_vec()).ok()?, value: blob.slice_ref(value) });
         rest = after;

@@ -64,8 +64,13 @@ impl Sequences {
     }
 }
 
-/// What WorkItems are counted by.
-type WorkCount = (PackName, WorkType, GenerationNumber, WorkState);
+/// What WorkItems are claimed and counted by, beside their state.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Scope {
+    pub(super) pack: PackName,
+    pub(super) work_type: WorkType,
+    pub(super) generation: GenerationNumber,
+}
 
 /// One transaction.
 pub(super) struct Unit<'c> {
@@ -77,7 +82,7 @@ pub(super) struct Unit<'c> {
     pub(super) work_changed: bool,
     /// Whether a shard's feed got longer.
     pub(super) feed_changed: bool,
-    work_items: BTreeMap<WorkCount, i64>,
+    work_items: BTreeMap<(Scope, WorkState), i64>,
     messages: BTreeMap<MessageState, i64>,
 }
 
@@ -106,19 +111,12 @@ impl<'c> Unit<'c> {
         }
     }
 
-    /// A WorkItem leaves `from` (`None`: it is new) and stands in `to`.
-    pub(super) fn count_work_item(
-        &mut self,
-        pack: &PackName,
-        work_type: WorkType,
-        generation: GenerationNumber,
-        from: Option<WorkState>,
-        to: WorkState,
-    ) {
+    /// WorkItems, `rows` of them, leave `from` (`None`: they are new) and stand in `to`.
+    pub(super) fn count_work_items(&mut self, scope: &Scope, from: Option<WorkState>, to: WorkState, rows: i64) {
         if let Some(from) = from {
-            *self.work_items.entry((pack.clone(), work_type, generation, from)).or_default() -= 1;
+            *self.work_items.entry((scope.clone(), from)).or_default() -= rows;
         }
-        *self.work_items.entry((pack.clone(), work_type, generation, to)).or_default() += 1;
+        *self.work_items.entry((scope.clone(), to)).or_default() += rows;
     }
 
     /// A message leaves `from` (`None`: it is new) and stands in `to`.
@@ -133,9 +131,9 @@ impl<'c> Unit<'c> {
     pub(super) async fn write_counters(&mut self) -> Result<(), sqlx::Error> {
         let work_items = std::mem::take(&mut self.work_items).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_WORK_ITEMS
-            .execute(self.connection, work_items, |values, ((pack, work_type, generation, state), by)| {
-                values.push(pack.as_str()).push(work_type_code(work_type));
-                values.push(i64::from(generation.0)).push(work_state_code(state)).push(by);
+            .execute(self.connection, work_items, |values, ((scope, state), by)| {
+                values.push(scope.pack.as_str()).push(work_type_code(scope.work_type));
+                values.push(i64::from(scope.generation.0)).push(work_state_code(state)).push(by);
             })
             .await?;
         let messages = std::mem::take(&mut self.messages).into_iter().filter(|(_, by)| *by != 0).collect();

@@ -1,4 +1,5 @@
-//! The writer: one task that owns the one connection that writes.
+//! The writer: one task that owns the one connection that writes, on a thread of its own, so that a commit's steps do not
+//! queue behind guests that compute.
 //!
 //! It takes what has arrived while the last commit was being made durable, up to named bounds, applies it in one
 //! transaction, commits, and then answers all of it. Deliveries and everything else come in by queues of their own, and
@@ -17,7 +18,8 @@ use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::checkpoint::{self, Checkpointer};
+use super::StoreOptions;
+use super::checkpoint;
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::file::FileIdentity;
@@ -26,13 +28,13 @@ use super::group::{Group, Reply, Waiting};
 use super::readers::Readers;
 use super::schema::{self, Directory};
 use super::unit::{Sequences, Unit};
-use crate::env::{Env, spawn};
+use crate::env::{Env, spawn_thread};
 
 /// Requests other than deliveries that may wait. More have to wait for a place, in the order of their arrival.
 const CONTROL_REQUESTS_MAX: usize = 1_024;
 
-/// Requests that one transaction takes: commits get no cheaper a row beyond about a thousand rows.
-const GROUP_REQUESTS_MAX: usize = 1_024;
+/// Rows after which a transaction takes no more requests: commits get no cheaper a row beyond about a thousand rows.
+const GROUP_ROWS_MAX: usize = 1_024;
 
 /// Bytes of bodies after which a transaction takes no more requests.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -56,22 +58,22 @@ impl Writer {
         directory: Directory,
         connection: SqliteConnection,
         readers: Arc<Readers>,
-        queue_requests_max: usize,
-        queue_bytes_max: usize,
+        options: &StoreOptions,
         env: Env,
     ) -> Result<Self, StoreError> {
+        let StoreOptions { shards, queue_requests_max, queue_bytes_max, .. } = *options;
         let (control, control_queue) = mpsc::channel(CONTROL_REQUESTS_MAX);
         let (deliveries, delivery_queue) = mpsc::channel(queue_requests_max.max(1));
         let (work, feed) = (watch::Sender::new(0), watch::Sender::new(0));
         let path = directory.database();
-        let checkpointer = checkpoint::start(path.clone(), control.downgrade());
         let link = Link::new(connection, &path).await?;
         let task = Task {
             _directory: directory,
             path,
+            shards,
             link: Some(link),
             readers,
-            checkpointer,
+            restarts: control.downgrade(),
             control: control_queue,
             deliveries: delivery_queue,
             work: work.clone(),
@@ -80,7 +82,7 @@ impl Writer {
             failed_at: None,
             failing: false,
         };
-        spawn("store-writer", task.run());
+        spawn_thread("store-writer", task.run())?;
         let bytes_max = u32::try_from(queue_bytes_max).unwrap_or(u32::MAX);
         let bytes = Arc::new(Semaphore::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
         Ok(Self { control, deliveries, bytes, bytes_max, work, feed })
@@ -140,9 +142,11 @@ struct Hints {
 struct Task {
     _directory: Directory,
     path: PathBuf,
+    shards: u16,
     link: Option<Link>,
     readers: Arc<Readers>,
-    checkpointer: Checkpointer,
+    /// How the checkpoint task asks for its request to be done.
+    restarts: mpsc::WeakSender<Control>,
     control: mpsc::Receiver<Control>,
     deliveries: mpsc::Receiver<Waiting>,
     work: watch::Sender<u64>,
@@ -156,6 +160,7 @@ struct Task {
 
 impl Task {
     async fn run(mut self) {
+        let mut checkpointer = checkpoint::start(self.path.clone(), self.restarts.clone());
         let mut closing = None;
         while let Some(mut group) = self.collect().await {
             if let Some(reply) = group.take_close() {
@@ -164,12 +169,14 @@ impl Task {
                 self.deliveries.close();
                 closing = Some(reply);
             }
-            let restarts_log = group.restarts_log();
+            let (rows, body_bytes, restarts_log) = (group.rows(), group.body_bytes(), group.restarts_log());
             self.commit(group).await;
+            checkpointer.written(rows, body_bytes);
             if restarts_log {
                 self.restart_log().await;
             }
         }
+        checkpointer.stop().await;
         self.end().await;
         if let Some(reply) = closing {
             let _ = reply.send(Ok(()));
@@ -199,12 +206,9 @@ impl Task {
     }
 
     async fn commit(&mut self, mut group: Group) {
-        let body_bytes = group.body_bytes();
-        let requests = group.requests();
         let outcome = self.transact(&mut group).await;
         match &outcome {
             Ok(hints) => {
-                self.checkpointer.committed(requests, body_bytes);
                 // Before the answers: whoever is woken by one finds the hints given.
                 if hints.work_changed {
                     self.work.send_modify(|changes| *changes += 1);
@@ -239,7 +243,8 @@ impl Task {
         if let Err(error) = applied {
             // If even this fails, the connection is dropped, and the transaction with it.
             let _ = transaction.rollback().await;
-            return Err(error.into());
+            // Whatever it was, it may have been a neighbour's: everybody may try again.
+            return Err(StoreError::Unavailable(error.to_string()));
         }
         transaction.commit().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
         link.sequences = sequences;
@@ -262,7 +267,7 @@ impl Task {
         if self.failed_at.is_some_and(|failed_at| now < failed_at + RECONNECT_PAUSE) {
             return Err(StoreError::Unavailable("it could not be reached a moment ago".to_owned()));
         }
-        let connected = match schema::reconnect(&self.path).await {
+        let connected = match schema::reconnect(&self.path, self.shards).await {
             Ok(connection) => Link::new(connection, &self.path).await,
             Err(error) => Err(error),
         };
@@ -289,7 +294,6 @@ impl Task {
     }
 
     async fn end(mut self) {
-        self.checkpointer.stop().await;
         self.readers.close().await;
         let Some(mut link) = self.link.take() else { return };
         if let Err(error) = checkpoint::truncate(&mut link.connection).await {
@@ -303,6 +307,6 @@ impl Task {
 
 impl Group {
     fn has_room(&self) -> bool {
-        self.requests() < GROUP_REQUESTS_MAX && self.body_bytes() < GROUP_BYTES_MAX
+        self.rows() < GROUP_ROWS_MAX && self.body_bytes() < GROUP_BYTES_MAX
     }
 }

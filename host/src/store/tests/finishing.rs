@@ -115,14 +115,14 @@ async fn a_dead_head_holds_its_lane_until_it_is_skipped() {
     let (_, head) = fixture.deliver("d-1", Some("repo")).await;
     let (_, next) = fixture.deliver("d-2", Some("repo")).await;
     let item = fixture.claim(1).await.pop().unwrap();
-    assert!(!fixture.store.skip_dead(head, fixture.now()).await.unwrap(), "it is not dead");
+    assert!(!fixture.store.skip_dead(head).await.unwrap(), "it is not dead");
     fixture.finish(&item, Disposition::Dead { failure: failure(), leaves_lane: false }).await;
     assert!(fixture.claim(10).await.is_empty());
     let (_, late) = fixture.deliver("d-3", Some("repo")).await;
     assert_eq!(fixture.state(late).await, WorkState::Blocked);
 
-    assert!(fixture.store.skip_dead(head, fixture.now()).await.unwrap());
-    assert!(!fixture.store.skip_dead(head, fixture.now()).await.unwrap(), "it is skipped already");
+    assert!(fixture.store.skip_dead(head).await.unwrap());
+    assert!(!fixture.store.skip_dead(head).await.unwrap(), "it is skipped already");
     assert_eq!(ids(&fixture.claim(10).await), [next]);
 }
 

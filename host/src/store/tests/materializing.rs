@@ -1,5 +1,7 @@
 //! Deliveries: what they become, once and only once.
 
+use std::task::Poll;
+
 use super::*;
 
 async fn enqueue(fixture: &Fixture, events: Vec<NewEvent>) -> Enqueued {
@@ -221,27 +223,36 @@ async fn neighbours_do_not_hurt_one_another() {
     assert_eq!(stored, 30);
 }
 
+/// Makes deliveries with bodies of `length` until one is refused at once. The writer is held up meanwhile.
+async fn refused_queue(fixture: &Fixture, length: usize) -> &'static str {
+    let mut tampering = Tampering::with(fixture).await;
+    tampering.execute("BEGIN IMMEDIATE").await;
+    let body = "x".repeat(length);
+    let mut waiting = Vec::new();
+    loop {
+        let key = format!("{length}-{}", waiting.len());
+        let delivery = fixture.delivery(vec![fixture.event(&key, None, &body)]);
+        let mut call = Box::pin(fixture.store.enqueue(delivery));
+        match std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
+            Poll::Pending => waiting.push(call),
+            Poll::Ready(Err(StoreError::Busy { queue })) => return queue,
+            Poll::Ready(other) => panic!("{other:?}"),
+        }
+    }
+}
+
 // ADM-2
 #[tokio::test]
 async fn a_full_queue_is_said_at_once() {
-    let fixture = Fixture::with(|options| {
-        options.queue_requests_max = 1;
-        options.queue_bytes_max = 1_000;
-    })
-    .await;
-    // Polled but once and in turn on one thread: the writer has had no chance to take the first.
-    let first = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-1", None, "body")]));
-    let second = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-2", None, "body")]));
-    let (first, second) = futures_util::future::join(first, second).await;
-    assert!(matches!(first, Ok(Enqueued::Stored { .. })));
-    assert!(matches!(second, Err(StoreError::Busy { queue: "requests" })));
+    let few = Fixture::with(|options| options.queue_requests_max = 4).await;
+    assert_eq!(refused_queue(&few, 1).await, "requests");
+    let small = Fixture::with(|options| options.queue_bytes_max = 1_000).await;
+    assert_eq!(refused_queue(&small, 600).await, "bytes");
+}
 
-    let large = "x".repeat(600);
-    let first = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-3", None, &large)]));
-    let second = fixture.store.enqueue(fixture.delivery(vec![fixture.event("d-4", None, &large)]));
-    let (first, second) = futures_util::future::join(first, second).await;
-    assert!(matches!(first, Ok(Enqueued::Stored { .. })));
-    assert!(matches!(second, Err(StoreError::Busy { queue: "bytes" })));
-    // Larger than the queue: it may have the queue for itself.
+// ADM-2
+#[tokio::test]
+async fn a_delivery_larger_than_the_queue_may_have_it_for_itself() {
+    let fixture = Fixture::with(|options| options.queue_bytes_max = 1_000).await;
     fixture.deliver(&"y".repeat(2_000), None).await;
 }

@@ -59,7 +59,7 @@ async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
     assert_eq!(fixture.store.feed_end(shard).await.unwrap(), 6);
 
     fixture.store.cancel(all[1], NOW).await.unwrap();
-    fixture.store.reschedule(all[0], NOW + LEASE, NOW).await.unwrap();
+    fixture.store.reschedule(all[0], NOW + LEASE).await.unwrap();
     assert_eq!(feed(6, false).await, [(7, all[1]), (8, all[0])]);
     assert_eq!(fixture.store.feed_end(shard).await.unwrap(), 8);
 
@@ -106,7 +106,7 @@ async fn a_cancel_before_the_admission_is_never_overtaken() {
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Cancelled);
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Already);
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved);
-    let reschedule = fixture.store.reschedule(id, NOW, NOW).await.unwrap();
+    let reschedule = fixture.store.reschedule(id, NOW).await.unwrap();
     assert_eq!(reschedule, Rescheduled::TooLate(MessageState::Cancelled));
 }
 
@@ -118,7 +118,7 @@ async fn after_the_admission_a_command_comes_too_late() {
     admit(&fixture, lease, id, 1).await;
     let too_late = MessageState::Publishing;
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(too_late));
-    assert_eq!(fixture.store.reschedule(id, NOW, NOW).await.unwrap(), Rescheduled::TooLate(too_late));
+    assert_eq!(fixture.store.reschedule(id, NOW).await.unwrap(), Rescheduled::TooLate(too_late));
     assert!(record(&fixture, lease, id, 1, AfterAttempt::Uncertain).await);
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(MessageState::Uncertain));
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "it waits for an operator");
@@ -155,7 +155,7 @@ async fn a_reschedule_makes_a_new_generation() {
     admit(&fixture, lease, id, 1).await;
     record(&fixture, lease, id, 1, AfterAttempt::RetryAt(NOW)).await;
     let due_at = NOW + Duration::from_secs(3_600);
-    let answer = fixture.store.reschedule(id, due_at, NOW).await.unwrap();
+    let answer = fixture.store.reschedule(id, due_at).await.unwrap();
     assert_eq!(answer, Rescheduled::Rescheduled { generation: 2 });
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "the older generation is superseded");
     let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
@@ -165,7 +165,7 @@ async fn a_reschedule_makes_a_new_generation() {
 
     let nobody = MessageId::from_bytes([9; 16]);
     assert_eq!(fixture.store.cancel(nobody, NOW).await.unwrap(), Cancelled::NotFound);
-    assert_eq!(fixture.store.reschedule(nobody, NOW, NOW).await.unwrap(), Rescheduled::NotFound);
+    assert_eq!(fixture.store.reschedule(nobody, NOW).await.unwrap(), Rescheduled::NotFound);
     assert!(fixture.store.message_entries(&[nobody]).await.unwrap().is_empty());
 }
 

@@ -112,11 +112,11 @@ impl History {
             if self.random.random() {
                 self.fixture.store.cancel(*id, now).await.unwrap();
             } else {
-                self.fixture.store.reschedule(*id, now + LEASE, now).await.unwrap();
+                self.fixture.store.reschedule(*id, now + LEASE).await.unwrap();
             }
         }
         if let Some(id) = self.dead.choose(&mut self.random) {
-            self.fixture.store.skip_dead(*id, now).await.unwrap();
+            self.fixture.store.skip_dead(*id).await.unwrap();
         }
     }
 
