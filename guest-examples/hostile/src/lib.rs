@@ -26,6 +26,7 @@ enum Deed {
     Panic { message: String },
     Return { bytes: usize },
     Log { lines: u32, bytes: usize },
+    Abort,
     Recurse,
     Reject { reason: String },
     Invalid { reason: String },
@@ -71,6 +72,7 @@ impl Connector for Hostile {
                 (0..lines).for_each(|_| log::info(&line));
                 Ok(Output::new().note("logged"))
             }
+            Deed::Abort => std::process::abort(),
             Deed::Recurse => Ok(Output::new().note(format!("depth {}", recurse(0)))),
             Deed::Reject { reason } => Err(Failure::reject(reason)),
             Deed::Invalid { reason } => Err(Failure::invalid_input(reason)),

@@ -29,7 +29,7 @@ pub(super) struct BuildArguments {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Where the compiler keeps its work, so that packs can share it; by default target-guests in the folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "FOREBAY_GUEST_TARGET_DIR")]
     target_directory: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

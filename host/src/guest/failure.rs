@@ -16,32 +16,28 @@ const FRAME_BYTES_MAX: usize = 120;
 
 /// Classifies the error that ended a call.
 pub(super) fn classify(error: &wasmtime::Error, state: &CallState, limits: &GuestLimits) -> Failure {
-    if error.is::<PoolConcurrencyLimitError>() {
-        return Failure::new(FailureClass::Host, format!("the pool of guest instances is full: {error}"));
-    }
-    let trap = error.downcast_ref::<Trap>().copied();
-    match trap {
-        Some(Trap::Interrupt) => return deadline(limits, &stack(error)),
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => deadline(limits, &stack(error)),
         Some(Trap::OutOfFuel) => {
             let text =
                 format!("used up its {} units of fuel{}: do less, or raise `limits.fuel`", limits.fuel, stack(error));
-            return Failure::new(FailureClass::OutOfFuel, text);
+            Failure::new(FailureClass::OutOfFuel, text)
         }
-        Some(_) | None => {}
-    }
-    if let Some(refusal) = state.memory.refused() {
-        return Failure::new(FailureClass::Memory, refused(refusal, limits, state.panic.as_deref(), &stack(error)));
-    }
-    if let Some(message) = &state.panic {
-        return Failure::new(FailureClass::Panic, message.as_str());
-    }
-    match trap {
-        Some(trap) => Failure::new(FailureClass::Trap, format!("{}{}", trapped(trap), stack(error))),
+        Some(trap) => match (state.memory.refused(), &state.panic) {
+            (Some(refusal), panic) => {
+                let text = refused(refusal, limits, panic.as_deref(), &stack(error));
+                Failure::new(FailureClass::Memory, text)
+            }
+            (None, Some(panic)) => Failure::new(FailureClass::Panic, panic.as_str()),
+            (None, None) => Failure::new(FailureClass::Trap, format!("{}{}", trapped(*trap), stack(error))),
+        },
+        None if error.is::<PoolConcurrencyLimitError>() => {
+            Failure::new(FailureClass::Host, format!("the pool of guest instances is full: {error}"))
+        }
         None => {
-            let text = format!(
-                "what it passed to the host cannot be taken: {error:#}; `limits.output_kib` is {}",
-                limits.output_bytes / 1024
-            );
+            let allowed = limits.output_bytes / 1024;
+            let text =
+                format!("what it passed to the host cannot be taken: {error:#}; `limits.output_kib` is {allowed}");
             Failure::new(FailureClass::BadOutput, text)
         }
     }

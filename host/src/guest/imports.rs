@@ -61,13 +61,16 @@ impl CallState {
             event: event.id.to_string(),
             call: entry.as_str(),
         };
-        Self::new(manifest, origin, event.received_at, Draws::of(event, entry))
+        let generation = event.generation.0;
+        let random = Draws { event: *event.id.as_bytes(), generation, call: entry.as_str(), drawn: 0 };
+        Self::new(manifest, origin, event.received_at, random)
     }
 
     /// The state of an instance that is made to see whether it can be made, and never called.
     pub(super) fn for_trial(manifest: &Arc<Manifest>) -> Self {
         let origin = Origin { generation: manifest.name.to_string(), event: String::new(), call: "load" };
-        Self::new(manifest, origin, Timestamp::default(), Draws { seed: [0; 32], drawn: 0 })
+        let random = Draws { event: [0; 16], generation: 0, call: origin.call, drawn: 0 };
+        Self::new(manifest, origin, Timestamp::default(), random)
     }
 
     fn new(manifest: &Arc<Manifest>, origin: Origin, now: Timestamp, random: Draws) -> Self {
@@ -174,22 +177,20 @@ impl LogBudget {
 /// A sequence of numbers that event, generation and entry decide: SHA-256 over a counter, which no library's next version
 /// changes.
 struct Draws {
-    seed: [u8; 32],
+    event: [u8; 16],
+    generation: u32,
+    call: &'static str,
     drawn: u64,
 }
 
 impl Draws {
-    fn of(event: &Event, entry: Entry) -> Self {
-        let seed = Sha256::new()
-            .chain_update(event.id.as_bytes())
-            .chain_update(event.generation.0.to_be_bytes())
-            .chain_update(entry.as_str())
-            .finalize();
-        Self { seed: seed.into(), drawn: 0 }
-    }
-
     fn next(&mut self) -> u64 {
-        let block = Sha256::new().chain_update(self.seed).chain_update(self.drawn.to_be_bytes()).finalize();
+        let block = Sha256::new()
+            .chain_update(self.event)
+            .chain_update(self.generation.to_be_bytes())
+            .chain_update(self.drawn.to_be_bytes())
+            .chain_update(self.call)
+            .finalize();
         self.drawn += 1;
         let mut number = [0; 8];
         number.copy_from_slice(&block[..8]);

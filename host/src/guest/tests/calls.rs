@@ -79,6 +79,16 @@ async fn a_panic_is_shown_with_its_message_and_place() {
 }
 
 #[tokio::test]
+async fn a_guest_that_ends_without_a_word_is_described_by_where_it_was() {
+    let engine = Engine::start();
+    let generation = engine.load("hostile", |_| ()).await;
+    let failure = failure(&generation, json!({ "do": "abort" })).await;
+    assert_eq!(failure.class, FailureClass::Trap);
+    assert!(failure.message.starts_with("aborted without a message"), "{failure}");
+    assert!(failure.message.contains("hostile::Hostile"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_recursion_without_end_is_named() {
     let engine = Engine::start();
     let generation = engine.load("hostile", |_| ()).await;
@@ -254,6 +264,16 @@ async fn a_pool_that_stays_full_is_the_hosts_failure() {
         tokio::join!(flow_within(&generation, &wedged, short * 4), flow_within(&generation, &note, short));
     assert_eq!(wedged.unwrap_err().class, FailureClass::Deadline);
     assert_eq!(waiting.unwrap_err().class, FailureClass::Host);
+}
+
+#[tokio::test]
+async fn without_room_for_a_pool_instances_are_allocated_one_by_one() {
+    // A pool of this many would take more addresses than there are.
+    let engine = Engine::with_instances(1_000_000);
+    let generation = engine.load("hostile", |_| ()).await;
+    let note = hostile(json!({ "do": "note", "text": "fine" }));
+    assert!(flow(&generation, &note).await.is_ok());
+    assert_eq!(failure(&generation, json!({ "do": "allocate" })).await.class, FailureClass::Memory);
 }
 
 // GST-1
