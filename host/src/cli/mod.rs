@@ -5,6 +5,7 @@
 //! Verbs that look at a running host ask its admin listener; none opens the store of a host that runs.
 
 pub mod bench;
+pub mod demo;
 pub mod rig;
 
 mod client;
@@ -67,6 +68,8 @@ enum Verb {
     Migrate(migrate::Arguments),
     /// Check a configuration, or print the reference
     Config(config::Arguments),
+    /// Watch deliveries go through, and survive a kill
+    Demo(demo::DemoArguments),
     /// Measure a host on this machine
     Bench(bench::BenchArguments),
 }
@@ -104,6 +107,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Stats(arguments) => stats::run(arguments).await,
         Verb::Migrate(arguments) => migrate::run(arguments).await,
         Verb::Config(arguments) => config::run(arguments),
+        Verb::Demo(arguments) => Ok(demo::run(arguments, &Env::system()).await?),
         Verb::Bench(arguments) => Ok(bench::run(arguments, &Env::system()).await?),
     }
 }

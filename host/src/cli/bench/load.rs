@@ -71,6 +71,19 @@ impl Outcome {
     }
 }
 
+/// Sends each delivery once, over one connection: how many were accepted.
+pub(super) async fn send_each(load: &Load) -> anyhow::Result<u64> {
+    let host = load.address.to_string();
+    let mut connection = Connection::open(load.address).await?;
+    let mut accepted = 0;
+    for (number, delivery) in load.deliveries.iter().enumerate() {
+        let delivery = Delivery { id: format!("warm-up-{number}"), ..delivery.clone() };
+        let answer = connection.send(delivery.request(&host, &load.path)?).await?;
+        accepted += u64::from(answer.status == StatusCode::ACCEPTED);
+    }
+    Ok(accepted)
+}
+
 /// Sends the load, and says on standard error how it goes.
 pub(super) async fn run(load: Load, env: &Env) -> anyhow::Result<Outcome> {
     let sent = Arc::new(AtomicU64::new(0));

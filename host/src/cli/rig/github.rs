@@ -53,7 +53,8 @@ pub fn sign(secret: &[u8], body: &[u8]) -> String {
     text
 }
 
-/// A push to repository `number`, in the shape in which GitHub sends it, with as many commits as make it weigh `bytes`.
+/// A push to repository `number`, in the shape in which GitHub sends it, with as many commits as fit into `bytes`, which it
+/// then weighs (but never less than a push with none).
 pub fn push_body(number: usize, bytes: usize) -> Vec<u8> {
     let name = format!("octo-org/repository-{number}");
     let mut push = serde_json::json!({
@@ -72,10 +73,16 @@ pub fn push_body(number: usize, bytes: usize) -> Vec<u8> {
         "head_commit": commit(0),
         "commits": [],
     });
-    while push.to_string().len() < bytes {
-        let commits = push["commits"].as_array_mut().expect("it was made as one");
-        commits.push(commit(commits.len()));
+    let size = |push: &serde_json::Value| push.to_string().len();
+    for number in 1.. {
+        let commit = commit(number);
+        if size(&push) + size(&commit) + 1 > bytes {
+            break;
+        }
+        push["commits"].as_array_mut().expect("it was made as one").push(commit);
     }
+    let missing = bytes.saturating_sub(size(&push));
+    push["pusher"]["name"] = format!("octocat{}", "-".repeat(missing)).into();
     push.to_string().into_bytes()
 }
 

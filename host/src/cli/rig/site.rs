@@ -1,6 +1,9 @@
 //! A folder with all that a host needs: configuration, secrets, data, log.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -31,8 +34,8 @@ impl Site {
         let at = |name: &str| folder.path().join(name);
         let secrets = at("secrets");
         std::fs::create_dir(&secrets)?;
-        std::fs::write(secrets.join("github"), GITHUB_SECRET)?;
-        std::fs::write(secrets.join(DESTINATION_SECRET_NAME), DESTINATION_SECRET)?;
+        write_secret(&secrets.join("github"), GITHUB_SECRET)?;
+        write_secret(&secrets.join(DESTINATION_SECRET_NAME), DESTINATION_SECRET)?;
         std::fs::write(at("forebay.toml"), format!("namespaces = [\"{NAMESPACE}\"]\n{settings}"))?;
         let host = HostCommand {
             binary,
@@ -56,6 +59,11 @@ impl Site {
     pub fn keep(&mut self) {
         self.folder.disable_cleanup(true);
     }
+}
+
+fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    Ok(file.write_all(secret.as_bytes())?)
 }
 
 /// Allows destinations on this machine.
