@@ -34,7 +34,8 @@ build: setup ## Build the host
 .PHONY: guests
 guests: build ## Build the example packs
 	@mkdir -p $(PACKS)
-	@for guest in $(GUESTS); do $(FOREBAY) pack build guest-examples/$$guest --output $(PACKS)/$$guest.fpk; done
+	@for guest in $(GUESTS); do \
+	  $(FOREBAY) pack build guest-examples/$$guest --output $(PACKS)/$$guest.fpk --target-directory $(CARGO_TARGET_DIR)/guests; done
 
 .PHONY: demo
 demo: guests ## Watch deliveries go through, and survive a kill (STAY=1 keeps serving)

@@ -11,7 +11,7 @@ pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Debian's `rustc-web` and `rust-web-src`.
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
-const DEBIAN_LIBRARY: &str = "/usr/lib/rustlib/src/library";
+const DEBIAN_LIBRARY: &str = "/usr/lib/rustlib/src/rust/library";
 
 /// A way to compile guests.
 pub(super) enum Toolchain {

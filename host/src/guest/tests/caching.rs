@@ -49,7 +49,7 @@ async fn an_artifact_that_was_altered_is_compiled_again() {
     cache.engine().load("github", |_| ()).await;
     let artifact = cache.artifacts().remove(0);
     let original = std::fs::read(&artifact).unwrap();
-    for change in [truncate as fn(&mut Vec<u8>), flip, replace] {
+    for change in [truncate as fn(&mut Vec<u8>), |bytes| flip(bytes), replace] {
         let mut bytes = original.clone();
         change(&mut bytes);
         std::fs::write(&artifact, &bytes).unwrap();
@@ -60,7 +60,7 @@ async fn an_artifact_that_was_altered_is_compiled_again() {
     fn truncate(bytes: &mut Vec<u8>) {
         bytes.truncate(bytes.len() / 2);
     }
-    fn flip(bytes: &mut Vec<u8>) {
+    fn flip(bytes: &mut [u8]) {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
     }
