@@ -1,0 +1,110 @@
+//! What code and documents say of themselves.
+
+use std::path::Path;
+
+use super::source::{Source, files, nothing_found, root};
+
+/// What no source may hold, and why.
+const UNWANTED: [(&str, &str); 6] = [
+    (concat!("todo", "!("), "unfinished"),
+    (concat!("unimplemented", "!("), "unfinished"),
+    (concat!("dbg", "!("), "left from debugging"),
+    (concat!("TO", "DO"), "an intention is an issue, not a comment"),
+    (concat!("FIX", "ME"), "an intention is an issue, not a comment"),
+    (concat!("#[ig", "nore"), "a test runs or is not there"),
+];
+
+/// How a lint is told to be silent.
+const EXEMPTIONS: [&str; 4] =
+    [concat!("#[al", "low("), concat!("#![al", "low("), concat!("#[ex", "pect("), concat!("#![ex", "pect(")];
+
+/// Modules named after nothing.
+const EMPTY_NAMES: [&str; 6] = ["common", "helper", "helpers", "misc", "util", "utils"];
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    // A module's unit tests, in a file beside it, are for that module.
+    let silent =
+        |file: &Source| (!file.text.starts_with("//!") && !file.path.ends_with("/tests.rs")).then(|| file.path.clone());
+    nothing_found(
+        files("rs").iter().filter_map(silent).collect(),
+        "begin these files with `//!`, saying what they are for:",
+    );
+}
+
+#[test]
+fn modules_are_named_after_what_they_hold() {
+    let nameless = |file: &Source| {
+        let path = Path::new(&file.path);
+        let names = [path.file_stem(), path.parent().and_then(Path::file_name)];
+        let empty = names.into_iter().flatten().any(|name| EMPTY_NAMES.iter().any(|empty| name == *empty));
+        empty.then(|| file.path.clone())
+    };
+    nothing_found(files("rs").iter().filter_map(nameless).collect(), "name these by what is in them:");
+}
+
+#[test]
+fn nothing_unfinished_is_left_in_the_source() {
+    let mut findings = Vec::new();
+    for file in files("rs") {
+        for (at, line) in file.text.lines().enumerate() {
+            for (text, why) in UNWANTED.iter().filter(|(text, _)| line.contains(text)) {
+                findings.push(format!("{}:{}: `{text}`: {why}", file.path, at + 1));
+            }
+        }
+    }
+    nothing_found(findings, "finish these, or take them out:");
+}
+
+#[test]
+fn every_lint_exemption_has_a_reason() {
+    let mut findings = Vec::new();
+    for file in files("rs") {
+        for exemption in EXEMPTIONS {
+            for (start, _) in file.text.match_indices(exemption) {
+                let attribute = file.text[start..].split(")]").next().unwrap_or_default();
+                if !attribute.contains("reason =") {
+                    let line = file.text[..start].lines().count();
+                    findings.push(format!("{}:{line}: {attribute})]", file.path));
+                }
+            }
+        }
+    }
+    nothing_found(findings, "say why, with `reason = \"...\"`:");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut findings = Vec::new();
+    for document in files("md") {
+        let folder = root().join(&document.path).parent().expect("a file lies in a folder").to_owned();
+        for target in link_targets(&document.text) {
+            if !folder.join(target).exists() {
+                findings.push(format!("{}: {target}", document.path));
+            }
+        }
+    }
+    nothing_found(findings, "these links lead nowhere:");
+}
+
+/// The relative targets of `[text](target)`, without their anchors.
+fn link_targets(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.match_indices("](").filter_map(move |(start, _)| text[start + 2..].split(')').next());
+    targets
+        .filter(|target| !target.contains("://") && !target.starts_with('#'))
+        .map(|target| target.split('#').next().unwrap_or(target))
+}
+
+#[test]
+fn documents_speak_of_the_product_only() {
+    let unwanted = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("../sh", "ared/des"), concat!("TO", "DO")];
+    let mut findings = Vec::new();
+    for document in files("md") {
+        for (at, line) in document.text.lines().enumerate() {
+            if unwanted.iter().any(|unwanted| line.contains(unwanted)) {
+                findings.push(format!("{}:{}: {line}", document.path, at + 1));
+            }
+        }
+    }
+    nothing_found(findings, "these lines speak of a machine or of work to come:");
+}

@@ -1,0 +1,64 @@
+//! Nothing grows until nobody can read it.
+
+use super::source::{Source, files, nothing_found};
+
+/// Lines of a file of production code.
+const FILE_LINES_MAX: usize = 500;
+/// Lines of a file of tests: cases add up, but do not depend on one another.
+const TEST_FILE_LINES_MAX: usize = 900;
+/// Lines of a function, from its signature to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
+
+#[test]
+fn files_stay_short() {
+    let too_long = |file: &Source| {
+        let max = if file.is_test() { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX };
+        let lines = if file.is_test() { file.text.lines().count() } else { file.production().lines().count() };
+        (lines > max).then(|| format!("{}: {lines} lines, {max} at most", file.path))
+    };
+    nothing_found(files("rs").iter().filter_map(too_long).collect(), "split these files by noun:");
+}
+
+#[test]
+fn functions_stay_short() {
+    let findings = files("rs").iter().flat_map(long_functions).collect();
+    nothing_found(findings, "split these functions:");
+}
+
+fn long_functions(file: &Source) -> Vec<String> {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let mut findings = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = function_name(line) else { continue };
+        let indent = &line[..line.len() - line.trim_start().len()];
+        // rustfmt puts the brace that closes a function where its signature begins.
+        let length = lines[at..].iter().position(|line| is_closing(line, indent)).map_or(1, |last| last + 1);
+        if length > FUNCTION_LINES_MAX {
+            findings.push(format!(
+                "{}:{}: `{name}` has {length} lines, {FUNCTION_LINES_MAX} at most",
+                file.path,
+                at + 1
+            ));
+        }
+    }
+    findings
+}
+
+fn is_closing(line: &str, indent: &str) -> bool {
+    let Some(rest) = line.strip_prefix(indent) else { return false };
+    rest == "}" || (rest.contains("fn ") && (rest.ends_with('}') || rest.ends_with(';')))
+}
+
+/// The name of the function whose signature begins on this line.
+fn function_name(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let (before, after) = line.split_once("fn ")?;
+    let is_signature = before.split_whitespace().all(|word| {
+        matches!(word, "pub" | "const" | "async" | "unsafe" | "extern" | "\"C\"") || word.starts_with("pub(")
+    });
+    if !is_signature {
+        return None;
+    }
+    let end = after.find(|character: char| !character.is_alphanumeric() && character != '_')?;
+    (end > 0).then(|| &after[..end])
+}
