@@ -41,19 +41,24 @@ impl Admin {
 
     /// Every event, newest first.
     pub async fn events(&self) -> anyhow::Result<Vec<Value>> {
-        self.all("/api/v1/events").await
+        self.all("/api/v1/events", "").await
     }
 
     /// Every message, newest first.
     pub async fn messages(&self) -> anyhow::Result<Vec<Value>> {
-        self.all("/api/v1/messages").await
+        self.all("/api/v1/messages", "").await
     }
 
-    async fn all(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+    /// Every message that waits for its time or its turn, newest first.
+    pub async fn scheduled_messages(&self) -> anyhow::Result<Vec<Value>> {
+        self.all("/api/v1/messages", "&state=scheduled").await
+    }
+
+    async fn all(&self, path: &str, filter: &str) -> anyhow::Result<Vec<Value>> {
         let mut items = Vec::new();
         let mut after = String::new();
         loop {
-            let page = self.get(&format!("{path}?limit={PAGE}{after}")).await?;
+            let page = self.get(&format!("{path}?limit={PAGE}{filter}{after}")).await?;
             items.extend(page["items"].as_array().context("a page has items")?.iter().cloned());
             match page["next"].as_str() {
                 Some(next) => after = format!("&after={next}"),
@@ -68,8 +73,8 @@ pub fn count(stats: &Value, kind: &str, state: &str) -> u64 {
     stats[kind][state].as_u64().unwrap_or_else(|| panic!("no {kind}.{state} in {stats}"))
 }
 
-/// Whether nothing waits and nothing is under way, but for messages that are scheduled for later.
-pub fn is_idle(stats: &Value) -> bool {
+/// Whether nothing is in work, and no message is under way; some may still wait for their time or their turn.
+pub(crate) fn is_idle(stats: &Value) -> bool {
     let work = ["ready", "delayed", "blocked", "processing"].map(|state| count(stats, "work_items", state));
     let messages = ["publishing", "retry_wait", "uncertain"].map(|state| count(stats, "messages", state));
     work.iter().chain(&messages).all(|count| *count == 0)

@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 
 use anyhow::Context;
 use bytes::Bytes;
+use forebay::admin::wire;
 use forebay::cli::rig::github::Delivery;
 use forebay::cli::rig::http::{Answer, Connection};
 use forebay::cli::rig::process::HostProcess;
@@ -12,8 +13,8 @@ use forebay::cli::rig::sink::Sink;
 use forebay::cli::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use forebay::env::Env;
 
-use crate::admin::Admin;
-use crate::paths;
+use crate::admin::{Admin, is_idle};
+use crate::{paths, wait};
 
 /// What the suites change of the defaults: leases short enough that what a crash leaves is soon taken up again.
 const SETTINGS: &str = "[flow]\ndeadline_ms = 2_000\n\
@@ -83,6 +84,24 @@ impl World {
     /// Its admin API.
     pub fn admin(&self) -> Admin {
         Admin { address: self.site.host.admin }
+    }
+
+    /// Waits until everything is worked off, and everything is sent that is due.
+    pub async fn settle(&self) -> anyhow::Result<()> {
+        let settled = async || {
+            // With nothing in work, nothing new is emitted; with nothing due in wait, all that is due is under way or done.
+            let idle = is_idle(&self.admin().stats().await?);
+            Ok(idle && self.nothing_due_waits().await? && is_idle(&self.admin().stats().await?))
+        };
+        wait::until("everything is worked off and sent", settled, |settled| *settled).await?;
+        Ok(())
+    }
+
+    async fn nothing_due_waits(&self) -> anyhow::Result<bool> {
+        let now = wire::rfc3339(Env::system().now());
+        let scheduled = self.admin().scheduled_messages().await?;
+        // RFC 3339 in UTC sorts as text.
+        Ok(scheduled.iter().all(|message| message["due_at"].as_str().is_some_and(|due_at| due_at > now.as_str())))
     }
 
     /// Delivers, on a connection of its own.

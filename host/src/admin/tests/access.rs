@@ -1,3 +1,5 @@
+//! Who is let in, and what is refused before anything is looked up.
+
 use expect_test::expect;
 
 use super::{Desk, shown};

@@ -1,3 +1,5 @@
+//! What the answers hold.
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,0 +1,8 @@
+//! The product as its users meet it: the real binary, real guests, real stores, HTTP on loopback.
+
+mod cli;
+mod crash;
+mod overload;
+mod pipeline;
+mod shutdown;
+mod startup;

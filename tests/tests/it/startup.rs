@@ -1,0 +1,67 @@
+//! A host that cannot do its work does not start, and says why.
+
+use forebay_tests::world::World;
+use rustix::process::Signal;
+
+/// Starts the host and waits until it gives up: its log.
+async fn refuses_to_start(world: &World) -> anyhow::Result<String> {
+    let _ = std::fs::remove_file(&world.site.host.log);
+    let status = world.site.host.spawn()?.wait().await?;
+    assert!(!status.success(), "it should not have started");
+    assert!(status.code().is_some(), "it was not to crash: {status}");
+    Ok(std::fs::read_to_string(&world.site.host.log)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_no_database_stops_the_start_and_stays_as_it_is() -> anyhow::Result<()> {
+    let mut world = World::prepare(&["github"], "").await?;
+    let file = world.site.host.data.join("forebay.sqlite");
+    std::fs::create_dir_all(&world.site.host.data)?;
+    let garbage = b"this is not a database, whatever its name says".repeat(100);
+    std::fs::write(&file, &garbage)?;
+    let log = refuses_to_start(&world).await?;
+    assert!(log.contains("forebay.sqlite"), "{log}");
+    assert_eq!(std::fs::read(&file)?, garbage);
+    std::fs::remove_file(&file)?;
+    world.restart().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_from_the_future_stops_the_start() -> anyhow::Result<()> {
+    let mut world = World::start(&["github"]).await?;
+    assert!(world.stop().await?.success());
+    add_migration_from_the_future(&world).await?;
+    let log = refuses_to_start(&world).await?;
+    assert!(log.contains("newer"), "{log}");
+    Ok(())
+}
+
+async fn add_migration_from_the_future(world: &World) -> anyhow::Result<()> {
+    use sqlx::{ConnectOptions, Connection};
+    let file = world.site.host.data.join("forebay.sqlite");
+    let mut connection = sqlx::sqlite::SqliteConnectOptions::new().filename(file).connect().await?;
+    sqlx::query(
+        "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+         values (999999, 'from the future', true, x'00', 0)",
+    )
+    .execute(&mut connection)
+    .await?;
+    Ok(connection.close().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_host_on_the_same_data_stops_and_harms_nothing() -> anyhow::Result<()> {
+    let mut world = World::start(&["github"]).await?;
+    let first = world.take_host()?;
+    let log_of_the_first = std::fs::read_to_string(&world.site.host.log)?;
+    let addresses = (world.site.host.intake, world.site.host.admin);
+    world.site.host.intake = forebay::cli::rig::process::free_address()?;
+    world.site.host.admin = forebay::cli::rig::process::free_address()?;
+    let log = refuses_to_start(&world).await?;
+    assert!(log.contains("another") || log.contains("in use"), "{log}");
+    (world.site.host.intake, world.site.host.admin) = addresses;
+    assert!(world.admin().get("/readyz").await.is_ok(), "the first was harmed: {log_of_the_first}");
+    first.signal(Signal::TERM)?;
+    assert!(first.wait().await?.success());
+    Ok(())
+}
