@@ -26,7 +26,7 @@ use super::meters::Meters;
 use super::routes::{OpenRoute, RouteTable};
 use crate::env::{self, Env};
 use crate::model::ids::EventId;
-use crate::model::pack::{Answer, Verification};
+use crate::model::pack::Verification;
 use crate::secrets::{Secret, Secrets};
 use crate::store::{Delivery, Enqueued, Store, StoreError};
 
@@ -70,8 +70,17 @@ impl Intake {
         let meters = Meters::new();
         let (in_flight, bytes_in_flight) = (meters.in_flight.clone(), meters.bytes_in_flight.clone());
         let budget = Budget::new(options.requests_max, options.bytes_max, in_flight, bytes_in_flight);
-        let (store_complaint, secret_complaint) = Default::default();
-        Arc::new(Self { options, budget, store, routes, secrets, env, meters, store_complaint, secret_complaint })
+        Arc::new(Self {
+            options,
+            budget,
+            store,
+            routes,
+            secrets,
+            env,
+            meters,
+            store_complaint: Complaint::default(),
+            secret_complaint: Complaint::default(),
+        })
     }
 
     /// Answers one request.
@@ -81,7 +90,7 @@ impl Intake {
         let expects_continue = parts.headers.contains_key(EXPECT);
         let response = match self.admit(parts, &mut body).await {
             Ok(Outcome::Accepted(accepted, open)) => {
-                let answer: &Answer = &open.route.answer;
+                let answer = &open.route.answer;
                 self.meters.accepted(accepted.novelty, answer::accepted_status(answer));
                 answer::accepted(&accepted, answer)
             }

@@ -3,8 +3,6 @@
 //! A [`Refusal`] has two sides: the status, code and message that the sender sees, and the reason that is counted. Several
 //! reasons share one message where telling them apart would help whoever guesses signatures, or would mean nothing outside.
 
-use std::fmt::Write;
-
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
@@ -205,28 +203,18 @@ pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<
 
 /// The answer to a delivery whose key belongs to an event with another payload: it names that event.
 pub(super) fn conflict(event_id: EventId) -> Response<Full<Bytes>> {
-    let body = Refusal::Conflict.body();
-    let named = format!(r#"{},"event":"{event_id}"}}}}"#, body.trim_end_matches('}'));
-    json(Refusal::Conflict.status(), named)
+    // The typed error, with one more member inside.
+    let open = Refusal::Conflict.body().trim_end_matches('}');
+    json(Refusal::Conflict.status(), format!(r#"{open},"event":"{event_id}"}}}}"#))
 }
 
 fn receipt(accepted: &Accepted) -> String {
-    const BYTES_PER_ID: usize = 40;
-    let mut text = String::with_capacity(64 + BYTES_PER_ID * (1 + accepted.events.len()));
+    let events: Vec<String> = accepted.events.iter().map(|event| format!(r#""{event}""#)).collect();
     let duplicate = match accepted.novelty {
         Novelty::First => false,
         Novelty::Duplicate => true,
     };
-    let written = write!(text, r#"{{"receipt":"{}","events":["#, accepted.receipt_id)
-        .and_then(|()| {
-            accepted.events.iter().enumerate().try_for_each(|(position, event)| {
-                let comma = if position == 0 { "" } else { "," };
-                write!(text, r#"{comma}"{event}""#)
-            })
-        })
-        .and_then(|()| write!(text, r#"],"duplicate":{duplicate}}}"#));
-    debug_assert!(written.is_ok(), "a String takes everything");
-    text
+    format!(r#"{{"receipt":"{}","events":[{}],"duplicate":{duplicate}}}"#, accepted.receipt_id, events.join(","))
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -50,7 +50,7 @@ use server::Bounds;
 /// The admission budget.
 #[derive(Debug, Clone)]
 pub struct IntakeOptions {
-    /// Requests in flight.
+    /// Requests in flight. Twice as many connections are served; each takes a file descriptor.
     pub requests_max: usize,
     /// Bytes of bodies in flight.
     pub bytes_max: usize,
@@ -73,8 +73,9 @@ pub async fn serve(
     env: Env,
     stop: CancellationToken,
 ) {
+    let bounds = Bounds::for_requests(options.requests_max);
     let intake = Intake::new(options, store, routes, secrets, env);
-    server::run(listener, intake, Bounds::DEFAULT, stop).await;
+    server::run(listener, intake, bounds, stop).await;
 }
 
 #[cfg(test)]

@@ -55,8 +55,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Leaves room for the store's files under the usual limit of 1,024 descriptors.
-    pub(super) const DEFAULT: Bounds = Bounds { connections_max: 512, shedding_max: 64 };
+    /// Enough for the budget of requests to be reached while as many connections again are idle between theirs.
+    pub(super) fn for_requests(requests_max: usize) -> Self {
+        Self { connections_max: requests_max.saturating_mul(2).min(Semaphore::MAX_PERMITS), shedding_max: 64 }
+    }
 }
 
 /// What becomes of a connection.

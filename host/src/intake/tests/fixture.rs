@@ -95,7 +95,7 @@ impl Default for Setup {
                 body_bytes_max: 1024 * 1024,
                 deadline: Duration::from_secs(60),
             },
-            bounds: Bounds::DEFAULT,
+            bounds: Bounds::for_requests(256),
         }
     }
 }
