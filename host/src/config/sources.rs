@@ -183,7 +183,7 @@ fn named_like(pattern: &str, path: &str) -> String {
 
 fn unknown_key(path: &str) -> String {
     let known = KEYS.iter().map(|key| named_like(key.path, path)).chain(sections_like(path));
-    format!("`{path}` is not a known key{}", offer(path, known))
+    format!("`{path}` is not a known key{}", offer(known, |known| likeness(path, known)))
 }
 
 fn unknown_variable(name: &str) -> String {
@@ -192,13 +192,20 @@ fn unknown_variable(name: &str) -> String {
     }
     let others = OTHER_VARIABLES.iter().map(|(other, _)| (*other).to_owned());
     let known = KEYS.iter().filter_map(keys::Key::variable).chain(others);
-    format!("is not known{}", offer(name, known))
+    // Every variable begins the same way: compared whole, any two short ones would seem alike.
+    let alike = |known: &str| likeness(&name[VARIABLE_PREFIX.len()..], &known[VARIABLE_PREFIX.len()..]);
+    format!("is not known{}", offer(known, alike))
 }
 
-/// The known name that is most like `wrong`, as the end of a sentence.
-fn offer(wrong: &str, known: impl Iterator<Item = String>) -> String {
+/// How alike two names are, from 0 to 1.
+fn likeness(one: &str, other: &str) -> f64 {
+    strsim::normalized_damerau_levenshtein(one, other)
+}
+
+/// The known name that is most like the wrong one, as the end of a sentence.
+fn offer(known: impl Iterator<Item = String>, alike: impl Fn(&str) -> f64) -> String {
     known
-        .map(|name| (strsim::normalized_damerau_levenshtein(wrong, &name), name))
+        .map(|name| (alike(&name), name))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, name)| format!("; did you mean `{name}`?"))

@@ -87,6 +87,7 @@ fn unknown_keys_name_their_line_and_the_nearest_known_key() {
             ("FOREBAY_INBOUND_WORKER_PER_PACK", "8"),
             ("FOREBAY_DESTINATIONS_CRM_URL", "x"),
             ("FOREBAY_DATABASE_URL", "y"),
+            ("FOREBAY_FOO", "z"),
         ],
         expect![[r#"
             the configuration cannot be used:
@@ -96,7 +97,8 @@ fn unknown_keys_name_their_line_and_the_nearest_known_key() {
               forebay.toml line 10: `zebra` is not a known key
               environment variable FOREBAY_INBOUND_WORKER_PER_PACK is not known; did you mean `FOREBAY_INBOUND_WORKERS_PER_PACK`?
               environment variable FOREBAY_DESTINATIONS_CRM_URL is not known: destinations are set in the configuration file
-              environment variable FOREBAY_DATABASE_URL is not known"#]],
+              environment variable FOREBAY_DATABASE_URL is not known
+              environment variable FOREBAY_FOO is not known"#]],
     );
 }
 
