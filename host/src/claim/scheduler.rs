@@ -52,7 +52,10 @@ impl SchedulerHandle {
 
     /// The store's readiness probe was answered, or failed.
     pub fn probed(&self, probe: Probe) {
-        self.probe_failed.store(probe == Probe::Failed, Ordering::Relaxed);
+        let failed = probe == Probe::Failed;
+        if self.probe_failed.swap(failed, Ordering::Relaxed) && !failed {
+            self.woken.notify_one();
+        }
     }
 
     fn probe(&self) -> Probe {

@@ -320,6 +320,8 @@ impl Shared {
             output.map(|output| Ended::Ran { note: output.note, messages: output.messages })
         };
         match timeout_at(deadline + DEADLINE_GRACE, both).await {
+            // It goes back unspent: that the host is full is not the event's failure.
+            Ok(Err(failure)) if failure.class == FailureClass::NotRun => Ended::Released,
             Ok(ended) => ended.unwrap_or_else(Ended::Failed),
             Err(_) => {
                 let message = format!("the flow did not end within its deadline of {} ms", limit.as_millis());

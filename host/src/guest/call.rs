@@ -46,9 +46,9 @@ impl Call {
         let waiting = Arc::clone(&engine.permits).acquire_owned();
         let permit = match tokio::time::timeout_at(deadline, waiting).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return Err(Failure::new(FailureClass::Host, "the host is stopping")),
+            Ok(Err(_)) => return Err(Failure::new(FailureClass::NotRun, "the host is stopping")),
             Err(_) => {
-                return Err(Failure::new(FailureClass::Host, "no guest instance became free before the deadline"));
+                return Err(Failure::new(FailureClass::NotRun, "no guest instance became free before the deadline"));
             }
         };
         let running = engine.ticker.enter();

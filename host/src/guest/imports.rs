@@ -162,9 +162,15 @@ impl LogBudget {
     /// As much of a line as may still be written; none if that is nothing.
     fn admit<'line>(&mut self, line: &'line str) -> Option<&'line str> {
         let left = usize::try_from(self.bytes_left).unwrap_or(usize::MAX);
+        if left == 0 {
+            self.lines_cut += 1;
+            self.bytes_cut += line.len() as u64;
+            return None;
+        }
         let kept = line.floor_char_boundary(left.min(line.len()));
         let cut = line.len() - kept;
-        self.bytes_left -= kept as u64;
+        // An empty line fills the host's log like any other: it costs a byte.
+        self.bytes_left -= kept.max(usize::from(line.is_empty())) as u64;
         if cut == 0 {
             return Some(line);
         }
@@ -211,7 +217,15 @@ mod tests {
         assert_eq!(budget.admit("ü"), None);
         assert_eq!(budget.admit("z"), Some("z"));
         assert_eq!(budget.admit("more"), None);
-        assert_eq!(budget.admit(""), Some(""));
-        assert_eq!((budget.lines_cut, budget.bytes_cut), (3, 2 + 2 + 4));
+        assert_eq!(budget.admit(""), None);
+        assert_eq!((budget.lines_cut, budget.bytes_cut), (4, 2 + 2 + 4));
+    }
+
+    // GST-3
+    #[test]
+    fn empty_lines_are_not_free() {
+        let mut budget = LogBudget { bytes_left: 2, lines_cut: 0, bytes_cut: 0 };
+        let written = (0..10).filter(|_| budget.admit("").is_some()).count();
+        assert_eq!((written, budget.lines_cut), (2, 8));
     }
 }

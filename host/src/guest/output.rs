@@ -24,19 +24,22 @@ const HEADERS_MAX: usize = 64;
 const FUTURE_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Headers that are the sender's own: framing, connection, and what it signs.
-const RESERVED_HEADERS: [&str; 11] = [
+const RESERVED_HEADERS: [&str; 12] = [
     "connection",
     "content-length",
     "content-type",
     "expect",
     "host",
+    "http2-settings",
+    "keep-alive",
     "te",
+    "trailer",
     "transfer-encoding",
     "upgrade",
-    "webhook-id",
-    "webhook-signature",
-    "webhook-timestamp",
+    "user-agent",
 ];
+/// The same, by how their names begin.
+const RESERVED_HEADER_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
 /// Takes what `prepare` returned.
 pub(super) fn prepared(
@@ -149,7 +152,8 @@ fn header(header: wire::Header) -> Result<Header, Failure> {
     let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else {
         return Err(bad("emitted a message with a header whose name cannot be sent"));
     };
-    if RESERVED_HEADERS.contains(&name.as_str()) {
+    let text = name.as_str();
+    if RESERVED_HEADERS.contains(&text) || RESERVED_HEADER_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
         return Err(bad(format!("emitted a message with the header `{name}`, which is the host's to set")));
     }
     if HeaderValue::from_bytes(&header.value).is_err() {

@@ -41,6 +41,8 @@ pub enum FailureClass {
     BadOutput,
     /// The host failed, not the guest.
     Host,
+    /// It never ran: the host had no room for it in time. Spends nothing, and is not stored.
+    NotRun,
 }
 
 impl FailureClass {
@@ -57,6 +59,7 @@ impl FailureClass {
             FailureClass::Memory => "memory",
             FailureClass::BadOutput => "bad_output",
             FailureClass::Host => "host",
+            FailureClass::NotRun => "not_run",
         }
     }
 
@@ -71,7 +74,8 @@ impl FailureClass {
             | FailureClass::Deadline
             | FailureClass::Memory
             | FailureClass::BadOutput
-            | FailureClass::Host => false,
+            | FailureClass::Host
+            | FailureClass::NotRun => false,
         }
     }
 }

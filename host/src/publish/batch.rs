@@ -216,7 +216,10 @@ impl Engine {
         latest: Latest,
     ) {
         let began = self.env.clock.monotonic();
+        let is_over = |at| claim.message.expire_at.is_some_and(|expire_at| expire_at <= at);
         let verdict = match payload {
+            // What waited too long for the store is not sent any more: its next attempt would be too late, so it expires.
+            Some(_) if is_over(latest.now(&*self.env.clock)) => Verdict::too_late(),
             Some(payload) => self.call(&claim, payload).await,
             None => Verdict::host_failed("its body could not be loaded"),
         };
@@ -224,7 +227,9 @@ impl Engine {
         let at = latest.now(&*self.env.clock);
         let (message, destination) = (&claim.message, &claim.route.destination);
         let (retry, uncertain) = (&destination.retry, destination.uncertain);
-        let after = after_attempt(message.id, attempt, message.expire_at, &verdict.outcome, retry, uncertain, at);
+        let counted =
+            if verdict.host_failed { attempt.min(retry.failures_max.saturating_sub(1)).max(1) } else { attempt };
+        let after = after_attempt(message.id, counted, message.expire_at, &verdict.outcome, retry, uncertain, at);
         let settled = Settled::Outcome {
             after,
             lane_until: verdict.lane_delay.map(|delay| at + delay.min(retry.max)),

@@ -40,6 +40,8 @@ pub(super) struct Verdict {
     pub(super) destination_failed: bool,
     /// Whether the guard refused the address.
     pub(super) denied: bool,
+    /// Whether this host was at fault: such an attempt is never a message's last.
+    pub(super) host_failed: bool,
 }
 
 impl Verdict {
@@ -73,6 +75,7 @@ impl Verdict {
             lane_delay: retry_after,
             destination_failed: matches!(class, Answer::Unavailable | Answer::Failed),
             denied: false,
+            host_failed: false,
         }
     }
 
@@ -107,14 +110,31 @@ impl Verdict {
         }
     }
 
+    /// The message's time was over before it could be sent; nobody is at fault but the clock.
+    pub(super) fn too_late() -> Self {
+        let failed =
+            Self::failed(Outcome::Retriable { retry_after: None }, "its time was over before it could be sent");
+        Self { host_failed: true, ..failed }
+    }
+
     /// This host could not do its part; the operator can mend that, so the message waits.
     pub(super) fn host_failed(error: impl Into<String>) -> Self {
-        Self::failed(Outcome::Retriable { retry_after: None }, error)
+        // It concerns every message of the lane alike: the circuit holds the others back.
+        let failed = Self::failed(Outcome::Retriable { retry_after: None }, error);
+        Self { destination_failed: true, host_failed: true, ..failed }
     }
 
     fn failed(outcome: Outcome, error: impl Into<String>) -> Self {
         let error = Some(failure::cut(error.into()));
-        Self { outcome, status: None, error, lane_delay: None, destination_failed: false, denied: false }
+        Self {
+            outcome,
+            status: None,
+            error,
+            lane_delay: None,
+            destination_failed: false,
+            denied: false,
+            host_failed: false,
+        }
     }
 }
 

@@ -248,6 +248,10 @@ async fn settle_shards(connection: &mut SqliteConnection, shards: u16) -> Result
     if known == i64::from(shards) {
         // The directory is locked: whoever owned a shard is gone, and its messages need not wait for its lease to end.
         sqlx::query("UPDATE shard SET owner = NULL WHERE owner IS NOT NULL").execute(&mut *connection).await?;
+        // The same holds for claims: the next one takes these rows over, with a new epoch.
+        sqlx::query("UPDATE work_item SET turn = 0 WHERE state = 3 AND state IN (1, 2, 3)")
+            .execute(&mut *connection)
+            .await?;
         return Ok(());
     }
     Err(StoreError::Unusable(format!(

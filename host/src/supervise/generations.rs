@@ -24,6 +24,13 @@ pub(super) struct ToLoad {
     component: Bytes,
 }
 
+impl ToLoad {
+    /// What names it.
+    pub(super) fn key(&self) -> (PackName, GenerationNumber) {
+        (self.pack.clone(), self.number)
+    }
+}
+
 enum LoadManifest {
     Parsed(Arc<Manifest>),
     Stored(String),
@@ -121,7 +128,9 @@ impl Supervisor {
             }
             Err(error) => {
                 tracing::error!(generation = %describe(&pack, number), %error, "a generation could not be loaded");
-                self.state().unloadable.insert((pack, number), error.to_string());
+                let mut state = self.state();
+                state.loading.remove(&(pack.clone(), number));
+                state.unloadable.insert((pack, number), error.to_string());
             }
         }
     }

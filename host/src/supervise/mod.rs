@@ -16,7 +16,7 @@ mod tests;
 pub use pool::Pool;
 pub use readiness::Readiness;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -115,6 +115,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pools: BTreeMap<PackName, Pool>,
+    /// Generations that are still to be loaded.
+    loading: BTreeSet<(PackName, GenerationNumber)>,
     /// Generations that could not be loaded, and why.
     unloadable: BTreeMap<(PackName, GenerationNumber), String>,
     /// What the store's last probe said, if it failed.
@@ -130,6 +132,7 @@ impl Supervisor {
     ) -> Result<Self, SuperviseError> {
         let to_load = generations::install(&options.namespaces, packs, &parts).await?;
         let supervisor = Self::idle(options, parts);
+        supervisor.state().loading = to_load.iter().map(generations::ToLoad::key).collect();
         let tasks = vec![
             env::spawn("generation loader", supervisor.clone().load_all(to_load)),
             env::spawn("supervisor", supervisor.clone().run()),
@@ -193,6 +196,9 @@ impl Supervisor {
         if let Some(error) = &state.store_error {
             reasons.push(format!("the store does not answer: {error}"));
         }
+        for (pack, number) in &state.loading {
+            reasons.push(format!("generation {number} of pack `{pack}` is still being loaded"));
+        }
         for ((pack, number), error) in &state.unloadable {
             reasons.push(format!("generation {number} of pack `{pack}` could not be loaded: {error}"));
         }
@@ -220,6 +226,7 @@ impl Supervisor {
     fn loaded(&self, pack: &PackName, number: GenerationNumber, flow: Arc<dyn Flow>) {
         self.shared.generations.insert(pack.clone(), number, flow);
         let mut state = self.state();
+        state.loading.remove(&(pack.clone(), number));
         match state.pools.get(pack) {
             Some(pool) => pool.wake(),
             None => {

@@ -68,7 +68,8 @@ async fn a_pack_that_is_given_twice_refuses_the_start() {
 async fn a_pack_that_cannot_be_loaded_is_named_by_readiness_and_stops_nobody_else() {
     let harness = Harness::new().await;
     let supervisor = Supervisor::start(options(), vec![unloadable("broken", "b")], parts(&harness)).await.unwrap();
-    while supervisor.readiness().ready {
+    assert_eq!(supervisor.readiness().reasons, ["generation 1 of pack `broken` is still being loaded"]);
+    while supervisor.readiness().reasons[0].ends_with("is still being loaded") {
         tokio::task::yield_now().await;
     }
     let reasons = supervisor.readiness().reasons;

@@ -196,14 +196,16 @@ impl Claims {
                 break;
             };
             line.advance();
-            if head.expire_at.is_some_and(|expire_at| expire_at <= now.latest) {
-                step.set_aside(&head)?;
-                continue;
-            }
-            match schedule.drr.charge(turn, Schedule::cost(head.bytes)) {
+            let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
+            // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
+            match schedule.drr.charge(turn, Schedule::cost(if is_late { 0 } else { head.bytes })) {
                 Charge::Served => {}
                 Charge::VisitOver => break,
                 Charge::TurnOver => return Ok(Visit::TurnOver),
+            }
+            if is_late {
+                step.set_aside(&head)?;
+                continue;
             }
             let Ok(permit) = schedule.lane(number).claim(head.bytes, now.earliest) else {
                 schedule.drr.deactivate(number);

@@ -65,9 +65,12 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is admitted stays in the queue, as under a long backlog: intake is measured, not execution.
+const HELD_BACK: &str = "[inbound]\nworkers_per_pack = 1\nmax_processing_rows = 1\n";
+
 /// A host with no executor to speak of: what is admitted stays where it is, as under a long backlog.
 async fn measure_host(shared: &Shared, deliveries: Arc<Vec<Delivery>>, env: &Env) -> anyhow::Result<Admitted> {
-    let site = Site::new(std::env::current_exe()?, vec![shared.pack.clone()], "")?;
+    let site = Site::new(std::env::current_exe()?, vec![shared.pack.clone()], HELD_BACK)?;
     let host = site.host.start(env).await?;
     let outcome = load::run(to(site.host.intake, shared, deliveries), env).await?;
     host.kill().await?;

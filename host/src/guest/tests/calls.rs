@@ -263,7 +263,7 @@ async fn a_pool_that_stays_full_is_the_hosts_failure() {
     let (wedged, waiting) =
         tokio::join!(flow_within(&generation, &wedged, short * 4), flow_within(&generation, &note, short));
     assert_eq!(wedged.unwrap_err().class, FailureClass::Deadline);
-    assert_eq!(waiting.unwrap_err().class, FailureClass::Host);
+    assert_eq!(waiting.unwrap_err().class, FailureClass::NotRun);
 }
 
 #[tokio::test]
