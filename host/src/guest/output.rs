@@ -10,6 +10,7 @@ use super::bindings::forebay::connector::types as wire;
 use super::{Due, EmittedMessage, FlowOutput, Prepared};
 use crate::model::event::{Event, Header};
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::message::is_reserved_header;
 use crate::model::names::DestinationName;
 use crate::model::pack::Manifest;
 use crate::model::time::Timestamp;
@@ -22,24 +23,6 @@ const KEY_BYTES_MAX: usize = 255;
 const HEADERS_MAX: usize = 64;
 /// The furthest future that a message can be meant for: ten years.
 const FUTURE_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
-
-/// Headers that are the sender's own: framing, connection, and what it signs.
-const RESERVED_HEADERS: [&str; 12] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-];
-/// The same, by how their names begin.
-const RESERVED_HEADER_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
 /// Takes what `prepare` returned.
 pub(super) fn prepared(
@@ -152,8 +135,7 @@ fn header(header: wire::Header) -> Result<Header, Failure> {
     let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else {
         return Err(bad("emitted a message with a header whose name cannot be sent"));
     };
-    let text = name.as_str();
-    if RESERVED_HEADERS.contains(&text) || RESERVED_HEADER_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
+    if is_reserved_header(name.as_str()) {
         return Err(bad(format!("emitted a message with the header `{name}`, which is the host's to set")));
     }
     if HeaderValue::from_bytes(&header.value).is_err() {

@@ -20,6 +20,30 @@ use super::names::{DestinationName, Namespace};
 use super::retry::RetryPolicy;
 use super::time::Timestamp;
 
+/// Headers that are the host's to set, or that belong to the connection and not to the message (RFC 9110, 7.6.1).
+pub const RESERVED_HEADERS: [&str; 12] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+/// As [`RESERVED_HEADERS`], by how they begin.
+const RESERVED_HEADER_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
+
+/// Whether a message may not have a header of this name, given in lower case. Asked when a flow emits it, so that its
+/// author hears of it, and again when it is sent.
+pub fn is_reserved_header(name: &str) -> bool {
+    RESERVED_HEADERS.contains(&name) || RESERVED_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageState {

@@ -9,6 +9,7 @@ use http_body_util::Full;
 
 use super::sign::{BadSecret, sign};
 use crate::model::event::Header;
+use crate::model::message::is_reserved_header;
 use crate::model::time::Timestamp;
 use crate::secrets::Secret;
 use crate::store::Payload;
@@ -20,24 +21,6 @@ const FOREBAY: HeaderValue = HeaderValue::from_static(concat!("forebay/", env!("
 
 /// Headers of its own that a message may have. Receivers commonly take about a hundred in all.
 const HEADERS_MAX: usize = 64;
-
-/// Headers that are the host's to set, or that belong to the connection and not to the message (RFC 9110, 7.6.1).
-const RESERVED: [&str; 12] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-];
-/// As [`RESERVED`], by how they begin.
-const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
 /// Why no request can be made of a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,8 +81,7 @@ fn webhook_id(key: String) -> Result<HeaderValue, Unsendable> {
 fn guest_header(header: Header) -> Result<(HeaderName, HeaderValue), Unsendable> {
     let bad_name = |_| message("one of its headers has a name that HTTP does not allow");
     let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(bad_name)?;
-    let text = name.as_str();
-    if RESERVED.contains(&text) || RESERVED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
+    if is_reserved_header(name.as_str()) {
         return Err(message(format!("its header `{name}` is the host's to set")));
     }
     let bad_value = |_| message(format!("its header `{name}` has a value that HTTP does not allow"));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::ids::MessageId;
+use crate::model::message::RESERVED_HEADERS;
 
 const NOW: Timestamp = Timestamp::from_millis(1_649_367_553_999);
 
@@ -37,7 +38,8 @@ fn a_message_is_posted_with_its_headers_and_the_hosts() {
 
 #[test]
 fn headers_that_are_the_hosts_or_the_connections_are_refused_in_any_spelling() {
-    for reserved in RESERVED.into_iter().chain(["proxy-authorization", "webhook-id", "webhook-signature", "webhook-x"])
+    for reserved in
+        RESERVED_HEADERS.into_iter().chain(["proxy-authorization", "webhook-id", "webhook-signature", "webhook-x"])
     {
         for name in [reserved.to_owned(), reserved.to_uppercase()] {
             let refused = build_one(payload(&[(&name, b"x")]));
