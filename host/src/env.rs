@@ -174,7 +174,7 @@ pub fn spawn_thread<F>(name: &'static str, future: F) -> std::io::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name(name.to_owned());
     thread.spawn(move || runtime.block_on(watch(name, future)))?;
     Ok(())

@@ -90,6 +90,9 @@ pub enum StartError {
     /// The secrets directory cannot be used.
     #[error(transparent)]
     Secrets(#[from] SecretError),
+    /// The database's URL cannot be used.
+    #[error("`database.url` cannot be used: {0}")]
+    Database(String),
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -125,7 +128,7 @@ impl App {
         let directories = directories::prepare(&launch)?;
         let intake = listen("intake", config.intake.listen).await?;
         let admin = listen("admin", config.admin.listen).await?;
-        let store = Store::open(options::store(&config, &directories), env.clone()).await?;
+        let store = Store::open(options::store(&config, &directories)?, env.clone()).await?;
         let mut running = Running::begin(store, metrics, env, intake.addr, admin.addr);
         running.serve_admin(admin.listener, token);
         match start_work(&mut running, &config, &directories, packs, intake.listener).await {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::Running;
 use super::directories::Directories;
+use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::Config;
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX};
@@ -13,22 +13,30 @@ use crate::guest::GuestOptions;
 use crate::intake::IntakeOptions;
 use crate::model::retry::RetryPolicy;
 use crate::publish::PublishOptions;
-use crate::store::StoreOptions;
+use crate::secrets::Secret;
+use crate::store::{DatabaseUrl, LeaseTime, StoreOptions};
 use crate::supervise::SuperviseOptions;
 use crate::timeline::TimelineOptions;
 
 /// The part of the time to stop that running executions get; the rest is for what comes after them.
 const DRAIN_PART: f64 = 0.6;
 
-pub(super) fn store(config: &Config, directories: &Directories) -> StoreOptions {
-    StoreOptions {
+pub(super) fn store(config: &Config, directories: &Directories) -> Result<StoreOptions, StartError> {
+    Ok(StoreOptions {
         data: directories.data.clone(),
+        database_url: config.database_url.as_ref().map(database_url).transpose()?,
+        lease_time: LeaseTime::Database,
         shards: config.store.shards,
         queue_requests_max: config.store.queue_requests_max,
         queue_bytes_max: config.store.queue_bytes_max,
         readers: config.store.readers,
         read_timeout: config.store.read_timeout,
-    }
+    })
+}
+
+fn database_url(url: &Secret) -> Result<DatabaseUrl, StartError> {
+    let url = std::str::from_utf8(url.expose()).map_err(|error| StartError::Database(error.to_string()))?;
+    url.parse().map_err(StartError::Database)
 }
 
 pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions {

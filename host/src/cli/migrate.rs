@@ -1,4 +1,4 @@
-//! `forebay migrate`: brings the schema of a data directory up to date while no host uses it. `forebay serve` does the
+//! `forebay migrate`: brings the schema of a data directory, while no host uses it, or of a shared database up to date. `forebay serve` does the
 //! same at its start; this is for those who want it done, or refused, beforehand.
 
 use std::path::PathBuf;
@@ -8,15 +8,19 @@ use serde::Serialize;
 
 use super::exit::Failure;
 use super::output::print;
-use crate::store;
+use crate::store::{self, DatabaseUrl};
 
 /// `forebay migrate`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  forebay migrate --data /var/lib/forebay")]
+#[command(after_help = "Examples:\n  forebay migrate --data /var/lib/forebay\n  \
+    FOREBAY_DATABASE_URL=mysql://forebay:…@db:3306/forebay forebay migrate")]
 pub(super) struct Arguments {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value = super::serve::DATA_DEFAULT)]
     data: PathBuf,
+    /// The shared database, instead of the one in the data directory
+    #[arg(long, value_name = "URL", env = "FOREBAY_DATABASE_URL", hide_env_values = true)]
+    database_url: Option<DatabaseUrl>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -36,7 +40,9 @@ struct Applied {
 }
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let report = store::migrate(&arguments.data).await.map_err(|error| Failure::Failed(error.to_string()))?;
+    let report = store::migrate(&arguments.data, arguments.database_url.as_ref())
+        .await
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     if !arguments.json {
         let text = match report.applied.len() {
             0 => format!("the schema is up to date, at version {}\n", report.to),

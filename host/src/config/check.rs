@@ -28,6 +28,7 @@ pub(super) struct Document {
     admin: AdminDocument,
     inbound: InboundConfig,
     flow: FlowConfig,
+    database: DatabaseDocument,
     store: StoreConfig,
     timeline: TimelineConfig,
     publish: PublishConfig,
@@ -53,6 +54,12 @@ struct AdminDocument {
     listen: SocketAddr,
     token: Option<String>,
     token_file: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DatabaseDocument {
+    url: Option<String>,
 }
 
 impl Default for AdminDocument {
@@ -85,6 +92,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         admin,
         inbound: document.inbound,
         flow: document.flow,
+        database_url: document.database.url.map(|url| Secret::new(url.into_bytes())),
         store: document.store,
         timeline: document.timeline,
         publish: document.publish,

@@ -116,6 +116,13 @@ pub(super) const KEYS: &[Key] = &[
         600_000,
         "Wall time of one flow, `prepare` and `run` together. A pack may ask for less, not for more.",
     ),
+    key(
+        "database.url",
+        Kind::Text,
+        "The database that many hosts share, on a server that speaks the MySQL protocol: \
+         `mysql://user:password@host:port/database`. Not set, the database is a file in the data directory, for this host \
+         alone. Holds a password: prefer the variable to the file.",
+    ),
     number("store.shards", 1, 64, "Delay Shards. Fixed at the first start of a data directory."),
     number("store.queue_requests_max", 1, 1_000_000, "Requests that may wait for the writer. More are answered `503`."),
     number("store.queue_max_mib", 1, 65_536, "Bodies that may wait for the writer, together. More are answered `503`."),

@@ -27,6 +27,7 @@ use std::path::Path;
 
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
+use crate::secrets::Secret;
 
 pub use reference::reference;
 pub use sections::{
@@ -50,7 +51,9 @@ pub struct Config {
     pub inbound: InboundConfig,
     /// How flows are run.
     pub flow: FlowConfig,
-    /// The database.
+    /// The database that many hosts share, if it is not a file of this one: `mysql://user:password@host:port/database`.
+    pub database_url: Option<Secret>,
+    /// How the store works.
     pub store: StoreConfig,
     /// The Delay Shards.
     pub timeline: TimelineConfig,

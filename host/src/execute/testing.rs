@@ -24,7 +24,7 @@ use crate::model::pack::{
     Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, Route, Verification,
 };
 use crate::model::time::Timestamp;
-use crate::store::{ClaimRequest, Delivery, Enqueued, NewEvent, Store, StoreOptions, WorkItemDetail};
+use crate::store::{ClaimRequest, Delivery, Enqueued, LeaseTime, NewEvent, Store, StoreOptions, WorkItemDetail};
 
 /// When tests begin.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -109,6 +109,8 @@ impl Harness {
         let data = tempfile::tempdir().unwrap();
         let options = StoreOptions {
             data: data.path().to_owned(),
+            database_url: None,
+            lease_time: LeaseTime::Runtime,
             shards: 1,
             queue_requests_max: 10_000,
             queue_bytes_max: 64 * 1024 * 1024,

@@ -18,7 +18,8 @@ use crate::model::pack::GenerationNumber;
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkType;
 use crate::store::{
-    Cancelled, ClaimRequest, Delivery, Disposition, Finish, Finished, MessageDetail, NewEvent, ShardId, StoreOptions,
+    Cancelled, ClaimRequest, Delivery, Disposition, Finish, Finished, LeaseTime, MessageDetail, NewEvent, ShardId,
+    StoreOptions,
 };
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -75,6 +76,8 @@ impl Fixture {
         let env = Env { clock: Arc::clone(&clock) as _, entropy: Env::system().entropy };
         let store_options = StoreOptions {
             data: directory.path().join("data"),
+            database_url: None,
+            lease_time: LeaseTime::Runtime,
             shards: 1,
             queue_requests_max: 1_024,
             queue_bytes_max: 16 << 20,

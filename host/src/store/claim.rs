@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sqlx::sqlite::SqliteRow;
-
+use super::connection::Row;
 use super::statement::Statement;
-use super::stored::Columns;
+use super::stored::values;
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::event::Event;
@@ -66,10 +65,10 @@ impl Store {
 
     /// Loads Events by id, in the order asked for.
     pub async fn load_events(&self, ids: &[EventId]) -> Result<Vec<Event>, StoreError> {
-        let mut reader = self.readers().acquire().await?;
+        let mut reader = self.reader().await?;
         let found = EVENTS
             .fetch(
-                &mut reader,
+                &mut reader.connection(),
                 ids.to_vec(),
                 |values, id| {
                     values.id(id.as_bytes());
@@ -83,16 +82,16 @@ impl Store {
 
     /// When the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that runs out).
     pub async fn next_claimable_at(&self, pack: &PackName) -> Result<Option<Timestamp>, StoreError> {
-        let next: Option<i64> =
-            sqlx::query_scalar(NEXT_CLAIMABLE).bind(pack.as_str()).fetch_one(&self.readers()).await?;
-        Ok(next.map(Timestamp::from_millis))
+        let mut reader = self.reader().await?;
+        let row = reader.connection().fetch_one(NEXT_CLAIMABLE, values![pack.as_str()]).await?;
+        Ok(row.optional_time(0)?)
     }
 }
 
-pub(super) static EVENTS: Statement = Statement::new(
-    "WITH wanted (id) AS (",
+pub(super) static EVENTS: Statement = Statement::select(
+    "(id)",
     1,
-    ") SELECT event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
+    "SELECT event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
      event.delivery_key, event.payload_digest, receipt.content_type, receipt.headers, event.body, receipt.received_at \
      FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
 );
@@ -103,9 +102,9 @@ const NEXT_CLAIMABLE: &str = "\
     SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
     AND work_item.state = counter.state AND work_item.state IN (1, 2, 3))) \
-    FROM work_item_counter AS counter WHERE counter.pack = ? AND counter.state IN (2, 3) AND counter.count > 0";
+    FROM work_item_counter AS counter WHERE counter.pack = ? AND counter.state IN (2, 3)";
 
-pub(super) fn event(row: &SqliteRow) -> Result<Event, sqlx::Error> {
+pub(super) fn event(row: &Row) -> Result<Event, sqlx::Error> {
     Ok(Event {
         id: EventId::from_bytes(row.bytes_16(0)?),
         receipt_id: ReceiptId::from_bytes(row.bytes_16(1)?),

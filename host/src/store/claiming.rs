@@ -7,11 +7,10 @@
 use std::collections::BTreeSet;
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
-use super::error::StoreError;
 use super::statement::Statement;
-use super::stored::{Columns, work_state_code, work_type_code};
-use super::unit::{Scope, Unit, all_written};
-use crate::model::ids::{EventId, WorkItemId};
+use super::stored::{Values, work_state_code, work_type_code};
+use super::unit::{Answers, Scope, Unit};
+use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
@@ -20,10 +19,15 @@ use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
 /// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
-const DUE: &str = "\
+const DUE_SQLITE: &str = "\
     UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND turn <= ? \
     ORDER BY turn, id LIMIT ?)";
+
+/// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
+const DUE_MYSQL: &str = "\
+    UPDATE work_item SET state = 1, turn = lane_ordinal \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND turn <= ? ORDER BY turn, id LIMIT ?";
 
 macro_rules! candidates {
     ($predicate:literal) => {
@@ -39,13 +43,21 @@ macro_rules! candidates {
 const STALE: &str = candidates!("state = 3 AND turn < ?");
 const READY: &str = candidates!("state = 1 AND turn <= ?");
 
-static TAKE: Statement = Statement::new(
-    "UPDATE work_item SET state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, \
-     attempt = attempt + 1 FROM (",
+static TAKE: Statement = Statement::update(
+    "work_item",
+    "state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1",
+    "taken",
     9,
-    ") AS taken WHERE work_item.ordinal = taken.column1 AND work_item.state = taken.column4 \
-     AND work_item.turn = taken.column5 AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
+    "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
+     AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
      AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9",
+);
+
+static TAKEN: Statement = Statement::select(
+    "(ordinal, lease_token)",
+    2,
+    "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
+     AND work_item.lease_token = wanted.lease_token AND work_item.state = 3",
 );
 
 /// A row that may be taken, as it was read.
@@ -66,7 +78,7 @@ struct Candidate {
 pub(super) async fn apply(
     unit: &mut Unit<'_>,
     requests: Vec<ClaimRequest>,
-) -> Result<Vec<Result<Vec<ClaimedWorkItem>, StoreError>>, sqlx::Error> {
+) -> Result<Answers<Vec<ClaimedWorkItem>>, sqlx::Error> {
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
         answers.push(Ok(claim(unit, request).await?));
@@ -93,21 +105,15 @@ async fn read(
     rows_max: usize,
 ) -> Result<Vec<Candidate>, sqlx::Error> {
     let (text, turn_max) = match tier {
-        WorkState::Processing => (STALE, request.now.as_millis()),
+        WorkState::Processing => (STALE, unit.time(request.now).as_millis()),
         WorkState::Ready => (READY, i64::MAX),
         WorkState::Blocked | WorkState::Delayed | WorkState::Done | WorkState::Dead => return Ok(Vec::new()),
     };
     let mut candidates = Vec::new();
     for scope in scopes(request) {
-        let rows = sqlx::query(text)
-            .bind(scope.pack.as_str())
-            .bind(work_type_code(scope.work_type))
-            .bind(scope.generation.0)
-            .bind(turn_max)
-            .bind(i64::try_from(rows_max).unwrap_or(i64::MAX))
-            .fetch_all(&mut *unit.connection)
-            .await?;
-        for row in rows {
+        let mut values = scope.values();
+        values.push(turn_max).push(i64::try_from(rows_max).unwrap_or(i64::MAX));
+        for row in unit.connection.fetch_all(text, values).await? {
             candidates.push(Candidate {
                 ordinal: row.value(0)?,
                 id: WorkItemId::from_bytes(row.bytes_16(1)?),
@@ -130,15 +136,11 @@ async fn read(
 /// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
 async fn promote_due(unit: &mut Unit<'_>, request: &ClaimRequest) -> Result<(), sqlx::Error> {
     for scope in scopes(request) {
-        let promoted = sqlx::query(DUE)
-            .bind(scope.pack.as_str())
-            .bind(work_type_code(scope.work_type))
-            .bind(scope.generation.0)
-            .bind(request.now.as_millis())
-            .bind(DUE_ROWS_MAX)
-            .execute(&mut *unit.connection)
-            .await?;
-        let rows = i64::try_from(promoted.rows_affected()).unwrap_or(i64::MAX);
+        let mut values = scope.values();
+        values.time(unit.time(request.now)).push(DUE_ROWS_MAX);
+        let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
+        let promoted = unit.connection.execute(text, values).await?;
+        let rows = i64::try_from(promoted).unwrap_or(i64::MAX);
         unit.count_work_items(&scope, Some(WorkState::Delayed), WorkState::Ready, rows);
     }
     Ok(())
@@ -149,36 +151,57 @@ async fn take(
     request: ClaimRequest,
     candidates: Vec<Candidate>,
 ) -> Result<Vec<ClaimedWorkItem>, sqlx::Error> {
-    let lease_until = request.now + request.lease_duration;
-    let claimed: Vec<ClaimedWorkItem> = candidates
-        .iter()
-        .map(|candidate| ClaimedWorkItem {
-            id: candidate.id,
-            event_id: candidate.event_id,
-            work_type: candidate.scope.work_type,
-            namespace: candidate.namespace.clone(),
-            generation: candidate.scope.generation,
-            lease: request.lease,
-            epoch: candidate.epoch + 1,
-            lease_until,
-            attempt: candidate.attempt + 1,
-            failures: candidate.failures,
-            reclaimed: candidate.state == WorkState::Processing,
-        })
-        .collect();
-    for row in &candidates {
-        unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);
-    }
+    let lease_until = unit.time(request.now) + request.lease_duration;
     let taken = TAKE
-        .execute(unit.connection, candidates, |values, row| {
+        .execute(&mut unit.connection, candidates.iter().collect(), |values, row: &Candidate| {
             values.push(row.ordinal).time(lease_until).id(request.lease.as_bytes());
-            values.push(work_state_code(row.state)).push(row.turn).push(i64::from(row.epoch));
-            values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type));
-            values.push(i64::from(row.scope.generation.0));
+            values.push(work_state_code(row.state)).push(row.turn).push(row.epoch);
+            values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type)).push(row.scope.generation.0);
         })
         .await?;
-    all_written(taken, claimed.len())?;
-    Ok(claimed)
+    let won = if usize::try_from(taken) == Ok(candidates.len()) {
+        candidates
+    } else {
+        won(unit, request.lease, candidates).await?
+    };
+    for row in &won {
+        unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);
+    }
+    Ok(won.into_iter().map(|row| row.claimed(&request)).collect())
+}
+
+/// The rows that were taken, where another runtime was faster with others.
+async fn won(
+    unit: &mut Unit<'_>,
+    lease: LeaseToken,
+    candidates: Vec<Candidate>,
+) -> Result<Vec<Candidate>, sqlx::Error> {
+    let bind = |values: &mut Values, ordinal: i64| {
+        values.push(ordinal).id(lease.as_bytes());
+    };
+    let ordinals = candidates.iter().map(|row| row.ordinal).collect();
+    let won = TAKEN.fetch(&mut unit.connection, ordinals, bind, |row| row.value(0)).await?;
+    let won: BTreeSet<i64> = won.into_iter().collect();
+    Ok(candidates.into_iter().filter(|row| won.contains(&row.ordinal)).collect())
+}
+
+impl Candidate {
+    /// The row as its new owner knows it. When the lease ends it is told by its own clock, which it read before it asked.
+    fn claimed(self, request: &ClaimRequest) -> ClaimedWorkItem {
+        ClaimedWorkItem {
+            id: self.id,
+            event_id: self.event_id,
+            work_type: self.scope.work_type,
+            namespace: self.namespace,
+            generation: self.scope.generation,
+            lease: request.lease,
+            epoch: self.epoch + 1,
+            lease_until: request.now + request.lease_duration,
+            attempt: self.attempt + 1,
+            failures: self.failures,
+            reclaimed: self.state == WorkState::Processing,
+        }
+    }
 }
 
 /// The ranges of the claim index that a request may take from, each once.

@@ -6,13 +6,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::claim::Renewal;
-use super::error::StoreError;
+use super::dialect::Lock;
 use super::finish::{Disposition, Finish, Finished};
 use super::lane;
-use super::outbox::{self, Emitted};
+use super::outbox::Emitted;
 use super::statement::Statement;
-use super::stored::{Columns, Values, work_state_code};
-use super::unit::{Scope, Unit, all_written};
+use super::stored::{Values, work_state_code};
+use super::unit::{Answers, Scope, Unit, all_written};
 use crate::model::failure::Failure;
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::message::NewMessage;
@@ -21,38 +21,51 @@ use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 
-static LOAD: Statement = Statement::new(
-    "WITH wanted (id) AS (",
+static LOAD: Statement = Statement::lock(
+    "(id)",
     1,
-    ") SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
+    "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures \
      FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+    Lock::Update,
 );
 
-static END: Statement = Statement::new(
-    "UPDATE work_item SET state = ended.column4, turn = ended.column5, lane_id = ended.column6, \
-     run_after = ended.column7, attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, \
-     ignored = ended.column11, note = ended.column12, \
-     failure_class = coalesce(ended.column13, failure_class), \
-     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL FROM (",
+static END: Statement = Statement::update(
+    "work_item",
+    "state = ended.column4, turn = ended.column5, lane_id = ended.column6, run_after = ended.column7, \
+     attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
+     note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
+     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL",
+    "ended",
     14,
-    ") AS ended WHERE work_item.ordinal = ended.column1 AND work_item.state = 3 \
-     AND work_item.lease_token = ended.column2 AND work_item.epoch = ended.column3",
+    "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
+     AND work_item.epoch = ended.column3",
 );
 
-static RENEW: Statement = Statement::new(
-    "UPDATE work_item SET turn = renewed.column4 FROM (",
+static RENEW: Statement = Statement::update(
+    "work_item",
+    "turn = renewed.column4",
+    "renewed",
     4,
-    ") AS renewed WHERE work_item.id = renewed.column1 AND work_item.state = 3 \
-     AND work_item.lease_token = renewed.column2 AND work_item.epoch = renewed.column3 \
-     RETURNING work_item.id, work_item.lease_token, work_item.epoch",
+    "work_item.id = renewed.column1 AND work_item.state = 3 AND work_item.lease_token = renewed.column2 \
+     AND work_item.epoch = renewed.column3",
 );
 
-static LEAVE_LANE: Statement = Statement::new(
-    "UPDATE work_item SET lane_id = NULL FROM (",
+static HELD: Statement = Statement::select(
+    "(id, lease_token, epoch)",
+    3,
+    "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \
+     CROSS JOIN work_item ON work_item.id = wanted.id AND work_item.state = 3 \
+     AND work_item.lease_token = wanted.lease_token AND work_item.epoch = wanted.epoch",
+);
+
+static LEAVE_LANE: Statement = Statement::update(
+    "work_item",
+    "lane_id = NULL",
+    "skipped",
     1,
-    ") AS skipped WHERE work_item.ordinal = skipped.column1 AND work_item.state = 5",
+    "work_item.ordinal = skipped.column1 AND work_item.state = 5",
 );
 
 /// A WorkItem's row, as far as its end needs it.
@@ -87,13 +100,13 @@ struct End {
     failure: Option<Failure>,
 }
 
-/// Applies finishes in order.
+/// Applies finishes in order. Returns with the answers what the executions emitted, which is still to be stored.
 pub(super) async fn finish(
     unit: &mut Unit<'_>,
     finishes: Vec<Finish>,
-) -> Result<Vec<Result<Finished, StoreError>>, sqlx::Error> {
+) -> Result<(Answers<Finished>, Vec<Emitted>), sqlx::Error> {
     if finishes.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let mut rows = load(unit, finishes.iter().map(|finish| finish.work_item_id).collect()).await?;
     let mut answers = Vec::with_capacity(finishes.len());
@@ -118,8 +131,7 @@ pub(super) async fn finish(
         ends.push(end);
     }
     write(unit, ends).await?;
-    outbox::emit(unit, emitted).await?;
-    Ok(answers)
+    Ok((answers, emitted))
 }
 
 async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
@@ -130,7 +142,7 @@ async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
         left.extend(end.row.lane_id.filter(|_| end.lets_lane_go_on()));
     }
     let expected = ends.len();
-    let written = END.execute(unit.connection, ends, End::bind).await?;
+    let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
     lane::advance(unit, left).await
 }
@@ -205,20 +217,34 @@ impl End {
 pub(super) async fn renew(
     unit: &mut Unit<'_>,
     renewals: Vec<Renewal>,
-) -> Result<Vec<Result<Vec<WorkItemId>, StoreError>>, sqlx::Error> {
-    let wanted = renewals
-        .iter()
-        .flat_map(|renewal| {
-            let until = renewal.now + renewal.lease_duration;
-            renewal.rows.iter().map(move |(id, lease, epoch)| (*id, *lease, *epoch, until))
+) -> Result<Answers<Vec<WorkItemId>>, sqlx::Error> {
+    let mut wanted = Vec::new();
+    for renewal in &renewals {
+        let until = unit.time(renewal.now) + renewal.lease_duration;
+        wanted.extend(renewal.rows.iter().map(|row| (*row, until)));
+    }
+    let expected = wanted.len();
+    let renewed = RENEW
+        .execute(&mut unit.connection, wanted, |values, ((id, lease, epoch), until)| {
+            values.id(id.as_bytes()).id(lease.as_bytes()).push(epoch).time(until);
         })
-        .collect();
-    let renewed: HashSet<(WorkItemId, LeaseToken, u32)> = RENEW
+        .await?;
+    if usize::try_from(renewed) == Ok(expected) {
+        let all = |renewal: Renewal| Ok(renewal.rows.into_iter().map(|(id, _, _)| id).collect());
+        return Ok(renewals.into_iter().map(all).collect());
+    }
+    still_held(unit, renewals).await
+}
+
+/// Answers renewals of which some came too late: what the update did not find is somebody else's.
+async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answers<Vec<WorkItemId>>, sqlx::Error> {
+    let wanted = renewals.iter().flat_map(|renewal| renewal.rows.iter().copied()).collect();
+    let renewed: HashSet<(WorkItemId, LeaseToken, u32)> = HELD
         .fetch(
-            unit.connection,
+            &mut unit.connection,
             wanted,
-            |values, (id, lease, epoch, until)| {
-                values.id(id.as_bytes()).id(lease.as_bytes()).push(i64::from(epoch)).time(until);
+            |values, (id, lease, epoch)| {
+                values.id(id.as_bytes()).id(lease.as_bytes()).push(epoch);
             },
             |row| {
                 let id = WorkItemId::from_bytes(row.bytes_16(0)?);
@@ -235,10 +261,7 @@ pub(super) async fn renew(
 }
 
 /// Lets lanes go on that dead heads hold.
-pub(super) async fn skip_dead(
-    unit: &mut Unit<'_>,
-    ids: Vec<WorkItemId>,
-) -> Result<Vec<Result<bool, StoreError>>, sqlx::Error> {
+pub(super) async fn skip_dead(unit: &mut Unit<'_>, ids: Vec<WorkItemId>) -> Result<Answers<bool>, sqlx::Error> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -253,7 +276,7 @@ pub(super) async fn skip_dead(
         left.extend(held.map(|(_, lane_id)| lane_id));
     }
     LEAVE_LANE
-        .execute(unit.connection, skipped, |values, ordinal| {
+        .execute(&mut unit.connection, skipped, |values, ordinal| {
             values.push(ordinal);
         })
         .await?;
@@ -266,7 +289,7 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
     ids.dedup();
     let rows = LOAD
         .fetch(
-            unit.connection,
+            &mut unit.connection,
             ids,
             |values, id| {
                 values.id(id.as_bytes());

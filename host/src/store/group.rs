@@ -1,5 +1,7 @@
 //! What the writer takes together: requests sorted by kind, each with the place where its answer goes.
 
+use std::collections::BTreeSet;
+
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
@@ -7,11 +9,12 @@ use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
 use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
+use super::outbox::{self, Emitted};
 use super::packs::{Installation, Installed};
-use super::shards::{ShardLease, ShardRequest};
-use super::transitions::{Book, Cancel, Owned, Reschedule};
+use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
+use super::transitions::{self, Book, Cancel, Owned, Reschedule};
 use super::unit::Unit;
-use super::{claiming, finalize, materialize, packs, shards};
+use super::{claiming, finalize, materialize, packs};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
@@ -84,19 +87,23 @@ impl<Q, A> Default for Batch<Q, A> {
     }
 }
 
-impl<Q, A> Batch<Q, A> {
+impl<Q: Clone, A> Batch<Q, A> {
     fn push(&mut self, request: Q, reply: Reply<A>) {
         self.requests.push(request);
         self.replies.push(reply);
     }
 
-    fn take(&mut self) -> Vec<Q> {
-        std::mem::take(&mut self.requests)
+    /// The requests, for one attempt to apply them.
+    fn requests(&mut self, afterwards: Afterwards) -> Vec<Q> {
+        match afterwards {
+            Afterwards::Spent => std::mem::take(&mut self.requests),
+            Afterwards::Kept => self.requests.clone(),
+        }
     }
 
     /// Decides the requests one after the other.
-    fn decide(&mut self, decide: impl FnMut(Q) -> Result<A, StoreError>) {
-        self.answers = self.take().into_iter().map(decide).collect();
+    fn decide(&mut self, afterwards: Afterwards, decide: impl FnMut(Q) -> Result<A, StoreError>) {
+        self.answers = self.requests(afterwards).into_iter().map(decide).collect();
     }
 
     fn settle(self, outcome: &Result<(), StoreError>) {
@@ -115,6 +122,15 @@ impl<Q, A> Batch<Q, A> {
             }
         }
     }
+}
+
+/// Whether a transaction may have to be done again, with the same requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    /// It has no rival: it succeeds or fails.
+    Spent,
+    /// Others write too: a conflict with one of them is settled by doing it again.
+    Kept,
 }
 
 /// What one transaction does.
@@ -191,47 +207,73 @@ impl Group {
 
     /// Applies every request. What takes work off the store comes first, so that it counts before a claim looks; claims
     /// come last, so that they find what the others made claimable.
-    pub(super) async fn apply(&mut self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
-        self.shards.answers = shards::apply(unit, self.shards.take()).await?;
-        self.namespaces.answers = packs::ensure_namespaces(unit, self.namespaces.take()).await?;
-        self.installations.answers = packs::install(unit, self.installations.take()).await?;
-        self.finishes.answers = finalize::finish(unit, self.finishes.take()).await?;
-        self.renewals.answers = finalize::renew(unit, self.renewals.take()).await?;
-        self.skips.answers = finalize::skip_dead(unit, self.skips.take()).await?;
-        self.apply_to_messages(unit).await?;
-        self.deliveries.answers = materialize::apply(unit, self.deliveries.take()).await?;
-        self.claims.answers = claiming::apply(unit, self.claims.take()).await?;
-        self.probes.decide(|()| Ok(()));
+    pub(super) async fn apply(&mut self, unit: &mut Unit<'_>, afterwards: Afterwards) -> Result<(), sqlx::Error> {
+        self.namespaces.answers = packs::ensure_namespaces(unit, self.namespaces.requests(afterwards)).await?;
+        self.installations.answers = packs::install(unit, self.installations.requests(afterwards)).await?;
+        let (finished, emitted) = finalize::finish(unit, self.finishes.requests(afterwards)).await?;
+        self.finishes.answers = finished;
+        self.renewals.answers = finalize::renew(unit, self.renewals.requests(afterwards)).await?;
+        self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
+        self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
+        self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
+        self.probes.decide(afterwards, |()| Ok(()));
         unit.write_counters().await
     }
 
-    /// Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives together
-    /// with an admission wins.
-    async fn apply_to_messages(&mut self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+    /// What concerns shards and their messages, with the shards' rows held.
+    async fn apply_to_shards(
+        &mut self,
+        unit: &mut Unit<'_>,
+        emitted: Vec<Emitted>,
+        afterwards: Afterwards,
+    ) -> Result<(), sqlx::Error> {
         let ids = self.message_ids();
-        if ids.is_empty() && self.has_no_message_requests() {
+        let shard_ids = self.shard_ids(unit, &emitted).await?;
+        if shard_ids.is_empty() && ids.is_empty() && self.shards.requests.is_empty() && !self.has_owned_requests() {
             return Ok(());
         }
-        let mut book = Book::load(unit, ids).await?;
-        self.outcomes.decide(|request| book.record(request));
-        self.cancels.decide(|request| book.cancel(request));
-        self.reschedules.decide(|request| book.reschedule(request));
-        self.expiries.decide(|request| book.expire(request));
-        self.admissions.decide(|request| book.admit(request));
-        book.save(unit).await
+        let mut shards = Shards::load(unit, shard_ids).await?;
+        self.shards.decide(afterwards, |request| shards.apply(unit, request));
+        outbox::emit(unit, &mut shards, emitted).await?;
+        let mut book = Book::load(unit, &mut shards, ids).await?;
+        // Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives
+        // together with an admission wins.
+        self.outcomes.decide(afterwards, |request| book.record(request));
+        self.cancels.decide(afterwards, |request| book.cancel(request));
+        self.reschedules.decide(afterwards, |request| book.reschedule(request));
+        self.expiries.decide(afterwards, |request| book.expire(request));
+        self.admissions.decide(afterwards, |request| book.admit(request));
+        book.save(unit).await?;
+        shards.save(unit).await
+    }
+
+    /// The shards that anything here concerns.
+    async fn shard_ids(&self, unit: &mut Unit<'_>, emitted: &[Emitted]) -> Result<BTreeSet<ShardId>, sqlx::Error> {
+        let owned = self.expiries.requests.iter().chain(&self.admissions.requests).map(|request| request.lease.shard);
+        let recorded = self.outcomes.requests.iter().map(|request| request.lease.shard);
+        let asked_for = self.shards.requests.iter().map(ShardRequest::shard);
+        let receiving = emitted.iter().map(|emitted| emitted.shard(unit.terms.shard_count));
+        let mut shards: BTreeSet<ShardId> = owned.chain(recorded).chain(asked_for).chain(receiving).collect();
+        shards.extend(transitions::shards_of(unit, self.commanded_ids().collect()).await?);
+        Ok(shards)
     }
 
     fn message_ids(&self) -> Vec<MessageId> {
         let outcomes = self.outcomes.requests.iter().flat_map(|request| request.items.iter().map(|item| item.id));
-        let commands = self.cancels.requests.iter().map(|cancel| cancel.id);
-        let commands = commands.chain(self.reschedules.requests.iter().map(|reschedule| reschedule.id));
         let owned = self.expiries.requests.iter().chain(&self.admissions.requests);
         let owned = owned.flat_map(|request| request.items.iter().map(|item| item.id));
-        outcomes.chain(commands).chain(owned).collect()
+        outcomes.chain(self.commanded_ids()).chain(owned).collect()
     }
 
-    fn has_no_message_requests(&self) -> bool {
-        self.outcomes.requests.is_empty() && self.expiries.requests.is_empty() && self.admissions.requests.is_empty()
+    fn commanded_ids(&self) -> impl Iterator<Item = MessageId> {
+        let cancels = self.cancels.requests.iter().map(|cancel| cancel.id);
+        cancels.chain(self.reschedules.requests.iter().map(|reschedule| reschedule.id))
+    }
+
+    /// Whether shard owners ask for something, though it be about no message.
+    fn has_owned_requests(&self) -> bool {
+        !self.outcomes.requests.is_empty() || !self.expiries.requests.is_empty() || !self.admissions.requests.is_empty()
     }
 
     /// Answers everybody: with what was decided, or with why nothing was done.

@@ -2,11 +2,12 @@
 //!
 //! How pages are read is in `listing`.
 
-use sqlx::sqlite::SqliteRow;
-
 use super::claim::{EVENTS, event};
+use super::connection::Row;
+use super::dialect::in_order;
 use super::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
-use super::stored::{Columns, Values};
+use super::statement::constant;
+use super::stored::{Values, values};
 use super::{Store, StoreError};
 use crate::model::event::Event;
 use crate::model::failure::Failure;
@@ -171,19 +172,17 @@ pub struct MessageDetail {
 impl Store {
     /// One event.
     pub async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        let mut reader = self.readers().acquire().await?;
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
         let bind = |values: &mut Values, id: EventId| {
             values.id(id.as_bytes());
         };
-        let Some(event) = EVENTS.fetch(&mut reader, vec![id], bind, event).await?.pop() else { return Ok(None) };
+        let Some(event) = EVENTS.fetch(&mut connection, vec![id], bind, event).await?.pop() else { return Ok(None) };
         // Messages are stored together with the end of their execution: read after it, they are complete.
-        let work_items =
-            sqlx::query(WORK_ITEMS_OF_EVENT).bind(id.as_bytes().as_slice()).fetch_all(&mut *reader).await?;
-        let messages = sqlx::query(MESSAGES_OF_EVENT)
-            .bind(id.as_bytes().as_slice())
-            .bind(EVENT_MESSAGES_MAX)
-            .fetch_all(&mut *reader)
-            .await?;
+        let id = id.as_bytes().as_slice();
+        let text = in_order(connection.engine(), WORK_ITEMS_OF_EVENT);
+        let work_items = connection.fetch_all(constant(text), values![id]).await?;
+        let messages = connection.fetch_all(MESSAGES_OF_EVENT, values![id, EVENT_MESSAGES_MAX]).await?;
         let work_items = work_items.iter().map(work_item).collect::<Result<_, _>>()?;
         let messages = messages.iter().map(summary).collect::<Result<_, _>>()?;
         Ok(Some(EventDetail { event, work_items, messages }))
@@ -191,14 +190,21 @@ impl Store {
 
     /// One WorkItem.
     pub async fn work_item(&self, id: WorkItemId) -> Result<Option<WorkItemDetail>, StoreError> {
-        let row = sqlx::query(WORK_ITEM).bind(id.as_bytes().as_slice()).fetch_optional(&self.readers()).await?;
+        let row = self.find(WORK_ITEM, id.as_bytes()).await?;
         Ok(row.as_ref().map(work_item).transpose()?)
     }
 
     /// One message.
     pub async fn message(&self, id: MessageId) -> Result<Option<MessageDetail>, StoreError> {
-        let row = sqlx::query(MESSAGE).bind(id.as_bytes().as_slice()).fetch_optional(&self.readers()).await?;
+        let row = self.find(MESSAGE, id.as_bytes()).await?;
         Ok(row.as_ref().map(message).transpose()?)
+    }
+
+    async fn find(&self, text: &'static str, id: &[u8; 16]) -> Result<Option<Row>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let text = in_order(connection.engine(), text);
+        Ok(connection.fetch_optional(constant(text), values![id.as_slice()]).await?)
     }
 }
 
@@ -238,7 +244,7 @@ const MESSAGE: &str = concat!(
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal WHERE message.id = ?"
 );
 
-fn work_item(row: &SqliteRow) -> Result<WorkItemDetail, sqlx::Error> {
+fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
     let state = row.work_state(6)?;
     Ok(WorkItemDetail {
         id: WorkItemId::from_bytes(row.bytes_16(0)?),
@@ -262,7 +268,7 @@ fn work_item(row: &SqliteRow) -> Result<WorkItemDetail, sqlx::Error> {
 }
 
 /// Reads a row that begins with the columns of an entry, its creation and its end.
-pub(super) fn summary(row: &SqliteRow) -> Result<MessageSummary, sqlx::Error> {
+pub(super) fn summary(row: &Row) -> Result<MessageSummary, sqlx::Error> {
     Ok(MessageSummary {
         entry: entry(row)?,
         created_at: row.time(ENTRY_COLUMNS)?,
@@ -270,7 +276,7 @@ pub(super) fn summary(row: &SqliteRow) -> Result<MessageSummary, sqlx::Error> {
     })
 }
 
-fn message(row: &SqliteRow) -> Result<MessageDetail, sqlx::Error> {
+fn message(row: &Row) -> Result<MessageDetail, sqlx::Error> {
     Ok(MessageDetail {
         summary: summary(row)?,
         admitted_at: row.optional_time(ENTRY_COLUMNS + 2)?,

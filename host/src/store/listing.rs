@@ -4,14 +4,14 @@
 //! the filter: where hardly a row fits a filter that no index serves, a page may hold fewer rows than asked for, or none,
 //! and still says where the next one begins.
 
-use sqlx::sqlite::SqliteConnection;
-
+use super::connection::{Connection, Row};
+use super::dialect::in_order;
 use super::inspect::{
     EventFilter, EventSummary, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest, summary,
 };
 use super::messages::entry_columns;
 use super::statement::constant;
-use super::stored::{Columns, Values, message_state_code, work_state_code};
+use super::stored::{Values, message_state_code, values, work_state_code};
 use super::{Store, StoreError};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
@@ -27,12 +27,13 @@ impl Store {
         filter: &EventFilter,
         page: PageRequest<EventId>,
     ) -> Result<Page<EventSummary, EventId>, StoreError> {
-        let mut reader = self.readers().acquire().await?;
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
         let after = page.after.as_ref().map(EventId::as_bytes);
-        let Some(before) = Table::Event.before(&mut reader, after).await? else { return Ok(Page::empty()) };
+        let Some(before) = Table::Event.before(&mut connection, after).await? else { return Ok(Page::empty()) };
         let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
         let (query, floor) = event_query(filter, before, limit);
-        let rows = query.run(&mut reader).await?;
+        let rows = query.run(&mut connection).await?;
         let items = rows
             .iter()
             .map(|row| {
@@ -51,7 +52,7 @@ impl Store {
             })
             .collect::<Result<Vec<_>, sqlx::Error>>()?;
         let next = if items.len() < limit as usize {
-            Table::Event.at(&mut reader, floor).await?.map(EventId::from_bytes)
+            Table::Event.at(&mut connection, floor).await?.map(EventId::from_bytes)
         } else {
             items.last().map(|item| item.id)
         };
@@ -64,15 +65,16 @@ impl Store {
         filter: &MessageFilter,
         page: PageRequest<MessageId>,
     ) -> Result<Page<MessageSummary, MessageId>, StoreError> {
-        let mut reader = self.readers().acquire().await?;
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
         let after = page.after.as_ref().map(MessageId::as_bytes);
-        let Some(before) = Table::Message.before(&mut reader, after).await? else { return Ok(Page::empty()) };
+        let Some(before) = Table::Message.before(&mut connection, after).await? else { return Ok(Page::empty()) };
         let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
         let (query, floor) = message_query(filter, before, limit);
-        let rows = query.run(&mut reader).await?;
+        let rows = query.run(&mut connection).await?;
         let items = rows.iter().map(summary).collect::<Result<Vec<_>, sqlx::Error>>()?;
         let next = if items.len() < limit as usize {
-            Table::Message.at(&mut reader, floor).await?.map(MessageId::from_bytes)
+            Table::Message.at(&mut connection, floor).await?.map(MessageId::from_bytes)
         } else {
             items.last().map(|item| item.entry.id)
         };
@@ -95,23 +97,28 @@ enum Table {
 
 impl Table {
     /// The ordinal that a page begins below: that of the row it follows, or above all. `None` if there is no such row.
-    async fn before(self, reader: &mut SqliteConnection, after: Option<&[u8; 16]>) -> Result<Option<i64>, sqlx::Error> {
+    async fn before(
+        self,
+        connection: &mut Connection<'_>,
+        after: Option<&[u8; 16]>,
+    ) -> Result<Option<i64>, sqlx::Error> {
         let Some(after) = after else {
             let newest = match self {
                 Table::Event => "SELECT max(ordinal) + 1 FROM event",
                 Table::Message => "SELECT max(ordinal) + 1 FROM message",
             };
-            return sqlx::query_scalar(newest).fetch_one(reader).await;
+            return connection.fetch_one(newest, values![]).await?.value(0);
         };
         let ordinal = match self {
             Table::Event => "SELECT ordinal FROM event WHERE id = ?",
             Table::Message => "SELECT ordinal FROM message WHERE id = ?",
         };
-        sqlx::query_scalar(ordinal).bind(after.as_slice()).fetch_optional(reader).await
+        let row = connection.fetch_optional(ordinal, values![after.as_slice()]).await?;
+        row.map(|row| row.value(0)).transpose()
     }
 
     /// The row at which a page that was not filled stopped looking. `None` if it looked at everything.
-    async fn at(self, reader: &mut SqliteConnection, floor: i64) -> Result<Option<[u8; 16]>, sqlx::Error> {
+    async fn at(self, connection: &mut Connection<'_>, floor: i64) -> Result<Option<[u8; 16]>, sqlx::Error> {
         let text = match self {
             Table::Event => "SELECT id FROM event WHERE ordinal >= ? ORDER BY ordinal LIMIT 1",
             Table::Message => "SELECT id FROM message WHERE ordinal >= ? ORDER BY ordinal LIMIT 1",
@@ -119,7 +126,7 @@ impl Table {
         if floor <= 0 {
             return Ok(None);
         }
-        let row = sqlx::query(text).bind(floor).fetch_optional(reader).await?;
+        let row = connection.fetch_optional(text, values![floor]).await?;
         row.map(|row| row.bytes_16(0)).transpose()
     }
 }
@@ -140,8 +147,9 @@ impl Listing {
         &mut self.values
     }
 
-    async fn run(self, reader: &mut SqliteConnection) -> Result<Vec<sqlx::sqlite::SqliteRow>, sqlx::Error> {
-        sqlx::query_with(constant(self.text), self.values.into_arguments()).fetch_all(reader).await
+    async fn run(self, connection: &mut Connection<'_>) -> Result<Vec<Row>, sqlx::Error> {
+        let text = in_order(connection.engine(), &self.text);
+        connection.fetch_all(constant(text), self.values).await
     }
 }
 

@@ -1,7 +1,10 @@
 //! Materialization: receipt, Events, lanes and WorkItems in one transaction.
 //!
-//! What a delivery becomes is decided by reads inside the transaction. There is one writer, so these reads are current:
-//! what they find is the winner, and nothing can come between them and the writes.
+//! What a delivery becomes is decided by reads inside the transaction. The embedded database has one writer: what they
+//! find is the winner, and nothing can come between them and the writes. Where runtimes share a database, a read may show
+//! what was there before another one's commit, and even a lock that was waited for does not renew what a transaction
+//! sees. So an insert that finds a key taken ends the attempt, and the next one reads what is there now, and holds it: it
+//! converges on the winner, and no neighbour is lost.
 //!
 //! | of the delivery's events, by key | answer |
 //! |---|---|
@@ -15,12 +18,13 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::dialect::{Conflict, Lock};
 use super::enqueue::{Delivery, Enqueued, NewEvent};
 use super::error::StoreError;
 use super::lane::{LaneKey, Lanes, Place};
 use super::statement::Statement;
-use super::stored::{Columns, work_state_code, work_type_code};
-use super::unit::{Scope, Unit};
+use super::stored::{work_state_code, work_type_code};
+use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
@@ -34,53 +38,53 @@ const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
 /// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
 const WORK_TYPES_PER_EVENT: i64 = 16;
 
-static NAMESPACES: Statement = Statement::new(
-    "WITH wanted (name) AS (",
+static NAMESPACES: Statement = Statement::lock(
+    "(name)",
     1,
-    ") SELECT namespace.name FROM wanted CROSS JOIN namespace ON namespace.name = wanted.name",
+    "SELECT namespace.name FROM wanted CROSS JOIN namespace ON namespace.name = wanted.name",
+    Lock::Share,
 );
 
-static GENERATIONS: Statement = Statement::new(
-    "WITH wanted (pack, number) AS (",
+/// The pack's row is held with it: an activation waits, or is waited for.
+static GENERATIONS: Statement = Statement::lock(
+    "(pack, number)",
     2,
-    ") SELECT generation.pack, generation.number FROM wanted \
+    "SELECT generation.pack, generation.number FROM wanted CROSS JOIN pack ON pack.name = wanted.pack \
      CROSS JOIN generation ON generation.pack = wanted.pack AND generation.number = wanted.number",
+    Lock::Share,
 );
 
-static KNOWN: Statement = Statement::new(
-    "WITH wanted (namespace, route, delivery_key) AS (",
-    3,
-    ") SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
-     receipt.generation, event.payload_digest, event.source_key, \
-     EXISTS (SELECT 1 FROM work_item WHERE work_item.ordinal = event.ordinal * 16 + 1) \
-     FROM wanted CROSS JOIN event ON event.namespace = wanted.namespace AND event.route = wanted.route \
-     AND event.delivery_key = wanted.delivery_key CROSS JOIN receipt ON receipt.ordinal = event.receipt",
-);
+const BY_KEY: &str = "\
+    SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
+    receipt.generation, event.payload_digest, event.source_key, work_item.ordinal IS NOT NULL \
+    FROM wanted CROSS JOIN event ON event.namespace = wanted.namespace AND event.route = wanted.route \
+    AND event.delivery_key = wanted.delivery_key CROSS JOIN receipt ON receipt.ordinal = event.receipt \
+    LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1";
 
-static INSERT_RECEIPTS: Statement = Statement::new(
-    "INSERT INTO receipt (ordinal, id, pack, generation, received_at, content_type, headers) SELECT * FROM (",
-    7,
-    ") WHERE column1 IS NOT NULL",
-);
+/// What this transaction sees. Where others write too, that may be old.
+static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", 3, BY_KEY);
 
-static INSERT_EVENTS: Statement = Statement::new(
-    "INSERT INTO event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body) \
-     SELECT * FROM (",
+/// What is there now, and what is not there stays so until the transaction ends.
+static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", 3, BY_KEY, Lock::Update);
+
+static INSERT_RECEIPTS: Statement =
+    Statement::insert("receipt (ordinal, id, pack, generation, received_at, content_type, headers)", 7, Conflict::Fail);
+
+static INSERT_EVENTS: Statement = Statement::insert(
+    "event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body)",
     9,
-    ") WHERE column1 IS NOT NULL",
+    Conflict::Fail,
 );
 
-static INSERT_WORK_ITEMS: Statement = Statement::new(
-    "INSERT INTO work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, \
-     lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored) \
-     SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column9, \
-     column11, column11, 0, 0, 0, 0 FROM (",
-    11,
-    ") WHERE column1 IS NOT NULL",
+static INSERT_WORK_ITEMS: Statement = Statement::insert(
+    "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, lane_ordinal, \
+     run_after, created_at, epoch, attempt, failures, ignored)",
+    17,
+    Conflict::Fail,
 );
 
 /// What names an Event.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct EventKey {
     namespace: Namespace,
     route: RouteName,
@@ -148,10 +152,7 @@ struct Plan {
 }
 
 /// Applies deliveries in order.
-pub(super) async fn apply(
-    unit: &mut Unit<'_>,
-    deliveries: Vec<Delivery>,
-) -> Result<Vec<Result<Enqueued, StoreError>>, sqlx::Error> {
+pub(super) async fn apply(unit: &mut Unit<'_>, deliveries: Vec<Delivery>) -> Result<Answers<Enqueued>, sqlx::Error> {
     if deliveries.is_empty() {
         return Ok(Vec::new());
     }
@@ -255,7 +256,7 @@ impl Plan {
 
     async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         INSERT_RECEIPTS
-            .execute(unit.connection, self.receipts, |values, (ordinal, delivery)| {
+            .execute(&mut unit.connection, self.receipts, |values, (ordinal, delivery)| {
                 values.push(ordinal).id(delivery.receipt_id.as_bytes()).push(delivery.pack.as_str());
                 values.push(i64::from(delivery.generation.0)).time(delivery.received_at);
                 values.push(delivery.content_type).headers(&delivery.headers);
@@ -263,7 +264,7 @@ impl Plan {
             .await?;
         INSERT_EVENTS
             .execute(
-                unit.connection,
+                &mut unit.connection,
                 self.events,
                 |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
                     values.push(ordinal).id(event.id.as_bytes()).push(receipt);
@@ -299,11 +300,12 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
     }
     lanes.save(unit).await?;
     INSERT_WORK_ITEMS
-        .execute(unit.connection, placed, |values, (item, place)| {
+        .execute(&mut unit.connection, placed, |values, (item, place)| {
             values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
             values.push(work_type_code(WORK_TYPE)).push(item.namespace.as_str()).push(item.pack.as_str());
             values.push(i64::from(item.generation.0)).push(work_state_code(place.state)).push(place.ordinal);
-            values.push(place.lane_id).time(item.created_at);
+            values.push(place.lane_id).push(place.ordinal).time(item.created_at).time(item.created_at);
+            values.push(0_u32).push(0_u32).push(0_u32).push(false);
         })
         .await?;
     Ok(())
@@ -329,8 +331,8 @@ impl Authority {
             deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
         let namespaces = NAMESPACES
             .fetch(
-                unit.connection,
-                namespaces.into_iter().collect(),
+                &mut unit.connection,
+                sorted(namespaces),
                 |values, name| {
                     values.push(name.as_str());
                 },
@@ -339,8 +341,8 @@ impl Authority {
             .await?;
         let generations = GENERATIONS
             .fetch(
-                unit.connection,
-                generations.into_iter().collect(),
+                &mut unit.connection,
+                sorted(generations),
                 |values, (pack, number)| {
                     values.push(pack.as_str()).push(i64::from(number.0));
                 },
@@ -367,10 +369,11 @@ async fn load_known(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Hash
         .iter()
         .flat_map(|delivery| delivery.events.iter().map(|event| EventKey::of(delivery, event)))
         .collect();
-    let known = KNOWN
+    let known = if unit.attempt == 0 { &SEEN } else { &CURRENT };
+    let known = known
         .fetch(
-            unit.connection,
-            keys.into_iter().collect(),
+            &mut unit.connection,
+            sorted(keys),
             |values, key| {
                 values.push(key.namespace.as_str()).push(key.route.as_str()).push(key.delivery_key);
             },
@@ -391,4 +394,11 @@ async fn load_known(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Hash
         )
         .await?;
     Ok(known.into_iter().collect())
+}
+
+/// Rows are locked in order, so that two transactions do not wait for each other.
+fn sorted<T: Ord>(set: HashSet<T>) -> Vec<T> {
+    let mut sorted: Vec<T> = set.into_iter().collect();
+    sorted.sort_unstable();
+    sorted
 }

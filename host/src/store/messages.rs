@@ -3,11 +3,9 @@
 //! A message row carries the `seq` that its shard's head row handed out in the same transaction, so commit order is
 //! sequence order. Cancel and reschedule take a new `seq`, and so appear in the feed again.
 
-use bytes::Bytes;
-use sqlx::sqlite::SqliteRow;
-
+use super::connection::Row;
 use super::statement::Statement;
-use super::stored::{Columns, Values};
+use super::stored::{Values, values};
 use super::transitions::{Cancel, Owned, Reschedule};
 use super::writer::Control;
 use super::{ShardId, ShardLease, Store, StoreError};
@@ -15,6 +13,7 @@ use crate::model::event::Header;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
+use bytes::Bytes;
 
 /// A wish to publish, decided by compare-and-swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,30 +104,27 @@ impl Store {
         nonterminal_only: bool,
         rows_max: u32,
     ) -> Result<Vec<MessageEntry>, StoreError> {
-        let text = if nonterminal_only { FEED_OPEN } else { FEED };
-        let rows = sqlx::query(text)
-            .bind(shard.0)
-            .bind(i64::try_from(after).unwrap_or(i64::MAX))
-            .bind(rows_max)
-            .fetch_all(&self.readers())
-            .await?;
-        entries(&rows)
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let open = connection.engine().pick(FEED_OPEN_SQLITE, FEED_OPEN_MYSQL);
+        let text = if nonterminal_only { open } else { FEED };
+        let values = values![u32::from(shard.0), i64::try_from(after).unwrap_or(i64::MAX), rows_max];
+        entries(&connection.fetch_all(text, values).await?)
     }
 
     /// The last sequence number that a shard has handed out.
     pub async fn feed_end(&self, shard: ShardId) -> Result<u64, StoreError> {
-        let last: Option<i64> = sqlx::query_scalar("SELECT last_seq FROM shard WHERE id = ?")
-            .bind(shard.0)
-            .fetch_optional(&self.readers())
-            .await?;
-        let last = last.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
-        Ok(u64::try_from(last).unwrap_or(0))
+        let mut reader = self.reader().await?;
+        let values = values![u32::from(shard.0)];
+        let row = reader.connection().fetch_optional("SELECT last_seq FROM shard WHERE id = ?", values).await?;
+        let row = row.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
+        Ok(row.unsigned(0)?)
     }
 
     /// The current entries of these messages; those that do not exist are left out.
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
-        let mut reader = self.readers().acquire().await?;
-        Ok(ENTRIES.fetch(&mut reader, ids.to_vec(), bind_id, entry).await?)
+        let mut reader = self.reader().await?;
+        Ok(ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?)
     }
 
     /// Entries that stand in `publishing` with no outcome, by id, behind `after`: what a dead owner left.
@@ -138,13 +134,10 @@ impl Store {
         after: Option<MessageId>,
         rows_max: u32,
     ) -> Result<Vec<MessageEntry>, StoreError> {
-        let rows = sqlx::query(PUBLISHING)
-            .bind(shard.0)
-            .bind(after.as_ref().map_or(&[][..], |id| id.as_bytes()))
-            .bind(rows_max)
-            .fetch_all(&self.readers())
-            .await?;
-        entries(&rows)
+        let mut reader = self.reader().await?;
+        let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
+        let values = values![u32::from(shard.0), after, rows_max];
+        entries(&reader.connection().fetch_all(PUBLISHING, values).await?)
     }
 
     /// Publish Admission: durable, fenced by the shard's owner epoch. One answer a request, in order.
@@ -160,9 +153,9 @@ impl Store {
 
     /// Bodies of admitted messages; those that do not exist are left out.
     pub async fn payloads(&self, ids: &[MessageId]) -> Result<Vec<Payload>, StoreError> {
-        let mut reader = self.readers().acquire().await?;
-        let payload = |row: &SqliteRow| payload(row, 0);
-        Ok(PAYLOADS.fetch(&mut reader, ids.to_vec(), bind_id, payload).await?)
+        let mut reader = self.reader().await?;
+        let payload = |row: &Row| payload(row, 0);
+        Ok(PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), bind_id, payload).await?)
     }
 
     /// Publish Outcome: durable, fenced by the shard's owner epoch and the attempt. `true` where it counted, in order.
@@ -215,25 +208,29 @@ const FEED: &str =
     concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?");
 
 /// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
-const FEED_OPEN: &str = concat!(
+const FEED_OPEN_SQLITE: &str = concat!(
     "SELECT ",
     entry_columns!(),
     " FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?"
 );
 
+/// Without partial indexes, a generated column is null where such an index has no entry.
+const FEED_OPEN_MYSQL: &str =
+    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND open_seq > ? ORDER BY open_seq LIMIT ?");
+
 const PUBLISHING: &str =
     concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?");
 
-static ENTRIES: Statement = Statement::new(
-    "WITH wanted (id) AS (",
+static ENTRIES: Statement = Statement::select(
+    "(id)",
     1,
-    concat!(") SELECT ", entry_columns!(), " FROM wanted CROSS JOIN message ON message.id = wanted.id"),
+    concat!("SELECT ", entry_columns!(), " FROM wanted CROSS JOIN message ON message.id = wanted.id"),
 );
 
-static PAYLOADS: Statement = Statement::new(
-    "WITH wanted (id) AS (",
+static PAYLOADS: Statement = Statement::select(
+    "(id)",
     1,
-    ") SELECT message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body \
+    "SELECT message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body \
      FROM wanted CROSS JOIN message ON message.id = wanted.id \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",
 );
@@ -242,12 +239,12 @@ fn bind_id(values: &mut Values, id: MessageId) {
     values.id(id.as_bytes());
 }
 
-fn entries(rows: &[SqliteRow]) -> Result<Vec<MessageEntry>, StoreError> {
+fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {
     Ok(rows.iter().map(entry).collect::<Result<_, sqlx::Error>>()?)
 }
 
 /// Reads a row that begins with [`entry_columns`].
-pub(super) fn entry(row: &SqliteRow) -> Result<MessageEntry, sqlx::Error> {
+pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
     Ok(MessageEntry {
         id: MessageId::from_bytes(row.bytes_16(0)?),
         seq: row.unsigned(1)?,
@@ -266,7 +263,7 @@ pub(super) fn entry(row: &SqliteRow) -> Result<MessageEntry, sqlx::Error> {
 }
 
 /// Reads id, idempotency key, content type, headers and body from column `first` on.
-pub(super) fn payload(row: &SqliteRow, first: usize) -> Result<Payload, sqlx::Error> {
+pub(super) fn payload(row: &Row, first: usize) -> Result<Payload, sqlx::Error> {
     Ok(Payload {
         id: MessageId::from_bytes(row.bytes_16(first)?),
         idempotency_key: row.value(first + 1)?,

@@ -21,11 +21,15 @@ mod packs;
 mod shards;
 mod stats;
 
+mod behaviour;
 mod checkpoint;
 mod file;
 mod group;
+mod link;
 mod readers;
 mod schema;
+mod server;
+mod task;
 mod writer;
 
 mod claiming;
@@ -36,6 +40,9 @@ mod materialize;
 mod outbox;
 mod transitions;
 
+mod connection;
+mod dialect;
+mod sequences;
 mod statement;
 mod stored;
 mod unit;
@@ -55,6 +62,7 @@ pub use listing::SCAN_ROWS_MAX;
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
 pub use packs::{Generation, Installed};
 pub use schema::{MigrationReport, migrate};
+pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease};
 pub use stats::Stats;
 
@@ -62,19 +70,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::SqlitePool;
 use tokio::sync::watch;
 
-use self::readers::Readers;
+use self::link::Link;
+use self::readers::{Reader, Readers};
 use self::schema::Directory;
-use self::writer::{Control, Writer};
+use self::server::Server;
+use self::stored::values;
+use self::writer::{Control, Writer, WriterParts};
 use crate::env::Env;
 
 /// Where the store is and how much it may take on.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// The data directory; the database is `forebay.sqlite` in it.
+    /// The data directory. Without a URL, the database is `forebay.sqlite` in it.
     pub data: PathBuf,
+    /// The database that this runtime shares with others: `mysql://user:password@host:port/database`.
+    pub database_url: Option<DatabaseUrl>,
+    /// What leases are measured by in a shared database.
+    pub lease_time: LeaseTime,
     /// Delay Shards; fixed at the first start.
     pub shards: u16,
     /// Requests that may wait for the writer.
@@ -86,6 +100,18 @@ pub struct StoreOptions {
     /// How long a read may wait for a connection.
     pub read_timeout: Duration,
 }
+
+/// The clock that leases in a shared database are measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseTime {
+    /// The database's: no runtime's clock steals a lease.
+    Database,
+    /// The runtime's own: for one that has the database for itself, and for tests that move time.
+    Runtime,
+}
+
+/// What a server must take in one packet: the largest event of the default configuration, and what goes with it.
+const PACKET_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
 /// A handle to the store; clones share it. When the last one is dropped, what is queued is still done, and the store
 /// closes.
@@ -99,14 +125,37 @@ pub struct Store {
 impl Store {
     /// Opens or creates the store, takes the directory's lock and brings the schema up to date.
     ///
-    /// Fails, and changes nothing, if another process has it open, if its schema is newer than this binary, if the file
-    /// is not a healthy database, or if `shards` differs from what it was created with.
+    /// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, if the
+    /// database is not a healthy one, or if `shards` differs from what it was created with.
     pub async fn open(options: StoreOptions, env: Env) -> Result<Self, StoreError> {
         let directory = Directory::lock(&options.data)?;
+        match &options.database_url {
+            Some(url) => Self::open_server(directory, url, &options, env).await,
+            None => Self::open_file(directory, &options, env).await,
+        }
+    }
+
+    async fn open_file(directory: Directory, options: &StoreOptions, env: Env) -> Result<Self, StoreError> {
         let connection = schema::open(&directory, options.shards).await?;
-        let readers = Readers::new(directory.database(), options.readers, options.read_timeout)?;
+        let path = directory.database();
+        let readers = Readers::of_file(path.clone(), options.readers, options.read_timeout)?;
         let readers = Arc::new(readers);
-        let writer = Writer::start(directory, connection, Arc::clone(&readers), &options, env).await?;
+        let link = Link::file(connection, &path).await?;
+        let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
+        let writer = Writer::of_file(parts, link, options)?;
+        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards })
+    }
+
+    async fn open_server(
+        directory: Directory,
+        url: &DatabaseUrl,
+        options: &StoreOptions,
+        env: Env,
+    ) -> Result<Self, StoreError> {
+        let server = Arc::new(Server::open(url, options.shards, PACKET_BYTES_MIN).await?);
+        let readers = Arc::new(Readers::of_server(&server, options.readers, options.read_timeout));
+        let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
+        let writer = Writer::of_server(parts, &server, options)?;
         Ok(Self { writer: Arc::new(writer), readers, shards: options.shards })
     }
 
@@ -122,17 +171,19 @@ impl Store {
 
     /// Whether the database answers: reads through the pool and asks the writer.
     pub async fn probe(&self) -> Result<(), StoreError> {
-        sqlx::query("SELECT 1 FROM shard LIMIT 1").execute(&self.readers()).await?;
+        let mut reader = self.reader().await?;
+        reader.connection().fetch_optional("SELECT 1 FROM shard LIMIT 1", values![]).await?;
+        drop(reader);
         self.writer.control(Control::Probe).await
     }
 
     /// Finishes what is queued, folds the write-ahead log into the database, and closes. Later calls fail.
     pub async fn close(&self) {
         // An error says that it is closed already.
-        let _ = self.writer.control(Control::Close).await;
+        let _ = self.writer.close().await;
     }
 
-    fn readers(&self) -> SqlitePool {
-        self.readers.pool()
+    async fn reader(&self) -> Result<Reader, StoreError> {
+        Ok(self.readers.acquire().await?)
     }
 }

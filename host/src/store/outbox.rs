@@ -3,11 +3,12 @@
 //! A message's sequence number comes from its shard's row in the same transaction, so commit order is sequence order.
 //! Ids are derived from the event: an execution that runs again emits the same ones, and each is stored once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use super::shards::shard_of;
+use super::dialect::Conflict;
+use super::shards::{ShardId, Shards, shard_of};
 use super::statement::Statement;
-use super::stored::Columns;
+use super::stored::message_state_code;
 use super::unit::Unit;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageState, NewMessage};
@@ -23,44 +24,43 @@ pub(super) struct Emitted {
     pub(super) now: Timestamp,
 }
 
+impl Emitted {
+    /// Where it belongs.
+    pub(super) fn shard(&self, shard_count: u16) -> ShardId {
+        ShardId(shard_of(&self.namespace, &self.message.destination, shard_count))
+    }
+}
+
 /// A message with its place.
 struct Placed {
     ordinal: i64,
-    shard: u16,
+    shard: ShardId,
     seq: i64,
     emitted: Emitted,
 }
 
-static KNOWN: Statement = Statement::new(
-    "WITH wanted (id) AS (",
-    1,
-    ") SELECT message.id FROM wanted CROSS JOIN message ON message.id = wanted.id",
+static KNOWN: Statement =
+    Statement::select("(id)", 1, "SELECT message.id FROM wanted CROSS JOIN message ON message.id = wanted.id");
+
+static INSERT: Statement = Statement::insert(
+    "message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, ordering_key, due_at, eligible_at, \
+     expire_at, bytes, created_at, state, generation, attempt)",
+    17,
+    Conflict::Fail,
 );
 
-static INSERT: Statement = Statement::new(
-    "INSERT INTO message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, ordering_key, \
-     due_at, eligible_at, expire_at, bytes, created_at, state, generation, attempt) \
-     SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column10, \
-     column11, column12, column13, 0, 1, 0 FROM (",
-    13,
-    ") WHERE column1 IS NOT NULL",
-);
-
-static INSERT_PAYLOADS: Statement = Statement::new(
-    "INSERT INTO message_payload (ordinal, idempotency_key, content_type, headers, body) SELECT * FROM (",
-    5,
-    ") WHERE column1 IS NOT NULL",
-);
+static INSERT_PAYLOADS: Statement =
+    Statement::insert("message_payload (ordinal, idempotency_key, content_type, headers, body)", 5, Conflict::Fail);
 
 /// Stores messages. One whose id is already known stays as it is.
-pub(super) async fn emit(unit: &mut Unit<'_>, emitted: Vec<Emitted>) -> Result<(), sqlx::Error> {
+pub(super) async fn emit(unit: &mut Unit<'_>, shards: &mut Shards, emitted: Vec<Emitted>) -> Result<(), sqlx::Error> {
     if emitted.is_empty() {
         return Ok(());
     }
     let ids = emitted.iter().map(|emitted| emitted.message.id).collect();
     let mut known: HashSet<MessageId> = KNOWN
         .fetch(
-            unit.connection,
+            &mut unit.connection,
             ids,
             |values, id: MessageId| {
                 values.id(id.as_bytes());
@@ -71,14 +71,13 @@ pub(super) async fn emit(unit: &mut Unit<'_>, emitted: Vec<Emitted>) -> Result<(
         .into_iter()
         .collect();
     let fresh: Vec<Emitted> = emitted.into_iter().filter(|emitted| known.insert(emitted.message.id)).collect();
-    let mut feeds = Feeds::load(unit).await?;
     let mut placed = Vec::with_capacity(fresh.len());
     for emitted in fresh {
-        let shard = shard_of(&emitted.namespace, &emitted.message.destination, feeds.shard_count());
+        let shard = emitted.shard(unit.terms.shard_count);
         unit.count_message(None, MessageState::Scheduled);
-        placed.push(Placed { ordinal: unit.sequences.message(), shard, seq: feeds.next(shard), emitted });
+        unit.feed_changed = true;
+        placed.push(Placed { ordinal: unit.sequences.message(), shard, seq: shards.next_seq(shard), emitted });
     }
-    feeds.save(unit).await?;
     insert(unit, placed).await
 }
 
@@ -97,61 +96,19 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
         rows.push((placed, bytes));
     }
     INSERT
-        .execute(unit.connection, rows, |values, (placed, bytes)| {
+        .execute(&mut unit.connection, rows, |values, (placed, bytes)| {
             let Emitted { event_id, work_item_id, namespace, message, now } = placed.emitted;
-            values.push(placed.ordinal).id(message.id.as_bytes()).push(i64::from(placed.shard)).push(placed.seq);
+            values.push(placed.ordinal).id(message.id.as_bytes()).push(i64::from(placed.shard.0)).push(placed.seq);
             values.id(event_id.as_bytes()).id(work_item_id.as_bytes());
             values.push(namespace.as_str()).push(message.destination.as_str()).push(message.ordering_key);
-            values.time(message.due_at).optional_time(message.expire_at).push(i64::from(bytes)).time(now);
+            values.time(message.due_at).time(message.due_at).optional_time(message.expire_at);
+            values.push(bytes).time(now).push(message_state_code(MessageState::Scheduled)).push(1_u32).push(0_u32);
         })
         .await?;
     INSERT_PAYLOADS
-        .execute(unit.connection, payloads, |values, (ordinal, key, content_type, headers, body)| {
+        .execute(&mut unit.connection, payloads, |values, (ordinal, key, content_type, headers, body)| {
             values.push(ordinal).push(key).push(content_type).headers(&headers).bytes(body);
         })
         .await?;
     Ok(())
-}
-
-static APPEND: Statement = Statement::new(
-    "UPDATE shard SET last_seq = appended.column2 FROM (",
-    2,
-    ") AS appended WHERE shard.id = appended.column1",
-);
-
-/// The ends of the shards' feeds.
-pub(super) struct Feeds {
-    last: BTreeMap<u16, i64>,
-    appended: BTreeMap<u16, i64>,
-}
-
-impl Feeds {
-    pub(super) async fn load(unit: &mut Unit<'_>) -> Result<Self, sqlx::Error> {
-        let rows = sqlx::query("SELECT id, last_seq FROM shard").fetch_all(&mut *unit.connection).await?;
-        let last = rows.iter().map(|row| Ok((row.value(0)?, row.value(1)?))).collect::<Result<_, sqlx::Error>>()?;
-        Ok(Self { last, appended: BTreeMap::new() })
-    }
-
-    fn shard_count(&self) -> u16 {
-        u16::try_from(self.last.len()).expect("shards are numbered by u16")
-    }
-
-    /// Hands out the next sequence number of a shard.
-    pub(super) fn next(&mut self, shard: u16) -> i64 {
-        let last = self.last.entry(shard).or_default();
-        *last += 1;
-        self.appended.insert(shard, *last);
-        *last
-    }
-
-    /// Writes the new ends back.
-    pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
-        unit.feed_changed |= !self.appended.is_empty();
-        APPEND
-            .execute(unit.connection, self.appended.into_iter().collect(), |values, (shard, last)| {
-                values.push(i64::from(shard)).push(last);
-            })
-            .await?;
-        Ok(())
-    }
 }

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use super::dialect::{Conflict, Lock};
 use super::statement::Statement;
-use super::stored::Columns;
-use super::unit::Unit;
+use super::stored::{Values, values};
+use super::unit::{Answers, Unit};
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::names::{Namespace, PackName};
@@ -59,7 +60,8 @@ impl Store {
 
     /// The active generations, and older ones that unfinished WorkItems still refer to.
     pub async fn serving_generations(&self) -> Result<Vec<Generation>, StoreError> {
-        let rows = sqlx::query(SERVING).fetch_all(&self.readers()).await?;
+        let mut reader = self.reader().await?;
+        let rows = reader.connection().fetch_all(SERVING, values![]).await?;
         let generations = rows.iter().map(|row| {
             Ok(Generation {
                 pack: row.name(0)?,
@@ -79,12 +81,20 @@ const SERVING: &str = "\
     SELECT generation.pack, generation.number, generation.number = pack.active_generation, generation.digest, \
     generation.manifest, generation.component \
     FROM generation JOIN pack ON pack.name = generation.pack \
-    WHERE generation.number = pack.active_generation OR EXISTS (SELECT 1 FROM work_item_counter AS counter \
-    WHERE counter.pack = generation.pack AND counter.generation = generation.number AND counter.state < 4 \
-    AND counter.count > 0) \
+    WHERE generation.number = pack.active_generation OR (SELECT sum(counter.count) FROM work_item_counter AS counter \
+    WHERE counter.pack = generation.pack AND counter.generation = generation.number AND counter.state < 4) > 0 \
     ORDER BY generation.pack, generation.number";
 
+/// The number that a digest has, and the last one of its pack.
+const NUMBERS: &str = "\
+    SELECT (SELECT number FROM generation WHERE pack = ? AND digest = ?), \
+    (SELECT max(number) FROM generation WHERE pack = ?)";
+
+const INSERT_GENERATION: &str = "\
+    INSERT INTO generation (pack, number, digest, installed_at, manifest, component) VALUES (?, ?, ?, ?, ?, ?)";
+
 /// A pack to be installed and made active.
+#[derive(Debug, Clone)]
 pub(super) struct Installation {
     pack: PackName,
     digest: [u8; 32],
@@ -93,21 +103,27 @@ pub(super) struct Installation {
     now: Timestamp,
 }
 
-static INSERT_NAMESPACES: Statement = Statement::new(
-    "INSERT INTO namespace (name, created_at) SELECT * FROM (",
-    2,
-    ") WHERE column1 IS NOT NULL ON CONFLICT (name) DO NOTHING",
+static INSERT_NAMESPACES: Statement = Statement::insert("namespace (name, created_at)", 2, Conflict::Keep("name"));
+
+static LOCK_PACK: Statement = Statement::lock(
+    "(name)",
+    1,
+    "SELECT pack.active_generation FROM wanted CROSS JOIN pack ON pack.name = wanted.name",
+    Lock::Update,
 );
+
+static ACTIVATE: Statement =
+    Statement::insert("pack (name, active_generation)", 2, Conflict::Set("name", "active_generation"));
 
 /// Makes namespaces known.
 pub(super) async fn ensure_namespaces(
     unit: &mut Unit<'_>,
     requests: Vec<(Vec<Namespace>, Timestamp)>,
-) -> Result<Vec<Result<(), StoreError>>, sqlx::Error> {
+) -> Result<Answers<()>, sqlx::Error> {
     let answers = requests.iter().map(|_| Ok(())).collect();
     let names = requests.into_iter().flat_map(|(names, now)| names.into_iter().map(move |name| (name, now))).collect();
     INSERT_NAMESPACES
-        .execute(unit.connection, names, |values, (name, now)| {
+        .execute(&mut unit.connection, names, |values, (name, now)| {
             values.push(name.as_str()).time(now);
         })
         .await?;
@@ -118,7 +134,7 @@ pub(super) async fn ensure_namespaces(
 pub(super) async fn install(
     unit: &mut Unit<'_>,
     installations: Vec<Installation>,
-) -> Result<Vec<Result<Installed, StoreError>>, sqlx::Error> {
+) -> Result<Answers<Installed>, sqlx::Error> {
     let mut answers = Vec::with_capacity(installations.len());
     for installation in installations {
         answers.push(Ok(install_one(unit, installation).await?));
@@ -128,38 +144,23 @@ pub(super) async fn install(
 
 async fn install_one(unit: &mut Unit<'_>, installation: Installation) -> Result<Installed, sqlx::Error> {
     let Installation { pack, digest, manifest, component, now } = installation;
-    let row = sqlx::query(
-        "SELECT (SELECT number FROM generation WHERE pack = ? AND digest = ?), \
-         (SELECT max(number) FROM generation WHERE pack = ?)",
-    )
-    .bind(pack.as_str())
-    .bind(digest.as_slice())
-    .bind(pack.as_str())
-    .fetch_one(&mut *unit.connection)
-    .await?;
-    let known: Option<u32> = row.value(0)?;
-    let last: Option<u32> = row.value(1)?;
+    let bind_name = |values: &mut Values, pack: PackName| {
+        values.push(pack.as_str());
+    };
+    LOCK_PACK.execute(&mut unit.connection, vec![pack.clone()], bind_name).await?;
+    let numbers = values![pack.as_str(), digest.as_slice(), pack.as_str()];
+    let row = unit.connection.fetch_one(NUMBERS, numbers).await?;
+    let known = row.optional_unsigned_32(0)?;
+    let last = row.optional_unsigned_32(1)?;
     let number = known.unwrap_or_else(|| last.unwrap_or(0) + 1);
     if known.is_none() {
-        sqlx::query(
-            "INSERT INTO generation (pack, number, digest, installed_at, manifest, component) VALUES (?, ?, ?, ?, ?, ?)",
-        )
-        .bind(pack.as_str())
-        .bind(number)
-        .bind(digest.as_slice())
-        .bind(now.as_millis())
-        .bind(manifest)
-        .bind(Vec::from(component))
-        .execute(&mut *unit.connection)
-        .await?;
+        let generation =
+            values![pack.as_str(), number, digest.as_slice(), now.as_millis(), manifest, Vec::from(component)];
+        unit.connection.execute(INSERT_GENERATION, generation).await?;
     }
-    sqlx::query(
-        "INSERT INTO pack (name, active_generation) VALUES (?, ?) \
-         ON CONFLICT (name) DO UPDATE SET active_generation = excluded.active_generation",
-    )
-    .bind(pack.as_str())
-    .bind(number)
-    .execute(&mut *unit.connection)
-    .await?;
+    let activate = |values: &mut Values, pack: PackName| {
+        values.push(pack.as_str()).push(number);
+    };
+    ACTIVATE.execute(&mut unit.connection, vec![pack], activate).await?;
     Ok(Installed { number: GenerationNumber(number), new: known.is_none() })
 }

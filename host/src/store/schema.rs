@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 use sqlx::{ConnectOptions, Connection};
 
 use super::StoreError;
+use super::server::{self, DatabaseUrl};
 
 /// The database, in the data directory.
 const DATABASE_FILE: &str = "forebay.sqlite";
@@ -48,11 +49,15 @@ pub struct MigrationReport {
     pub applied: Vec<(i64, String)>,
 }
 
-/// Brings the schema of the store in the directory `data` up to date, and creates the store if there is none.
+/// Brings the schema of the store up to date, and creates the store if there is none: the database of `url`, or else the
+/// one in the directory `data`.
 ///
-/// Fails, and changes nothing, if another process has it open, if its schema is newer than this binary, or if the file
-/// is not a healthy database of Forebay's.
-pub async fn migrate(data: &Path) -> Result<MigrationReport, StoreError> {
+/// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, or if the
+/// database is not a healthy one of Forebay's.
+pub async fn migrate(data: &Path, url: Option<&DatabaseUrl>) -> Result<MigrationReport, StoreError> {
+    if let Some(url) = url {
+        return server::migrate(url).await;
+    }
     let directory = Directory::lock(data)?;
     let mut connection = directory.create().await?;
     let report = bring_up_to_date(&mut connection, &directory.database()).await?;
@@ -109,7 +114,7 @@ pub(super) async fn open(directory: &Directory, shards: u16) -> Result<SqliteCon
 pub(super) async fn reconnect(path: &Path, shards: u16) -> Result<SqliteConnection, sqlx::Error> {
     let mut connection = writer_options(path).create_if_missing(false).connect().await?;
     let version = version(&mut connection).await?;
-    if version == Version::Of(latest()) && count_shards(&mut connection).await? == i64::from(shards) {
+    if version == Version::Of(latest(&MIGRATOR)) && count_shards(&mut connection).await? == i64::from(shards) {
         return Ok(connection);
     }
     Err(sqlx::Error::Protocol(format!("{} is no longer the store that was opened", path.display())))
@@ -168,9 +173,9 @@ enum Version {
     Foreign,
 }
 
-/// The newest version that this binary knows.
-fn latest() -> i64 {
-    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0)
+/// The newest version that a migrator knows.
+fn latest(migrator: &Migrator) -> i64 {
+    migrator.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
 async fn version(connection: &mut SqliteConnection) -> Result<Version, sqlx::Error> {
@@ -198,22 +203,28 @@ async fn bring_up_to_date(connection: &mut SqliteConnection, path: &Path) -> Res
             )));
         }
     };
-    if from > latest() {
-        return Err(StoreError::Unusable(format!(
-            "the schema of {} has version {from}, and this binary knows versions up to {}: run the newer binary, or \
-             restore a backup that was made before the upgrade",
-            path.display(),
-            latest()
-        )));
-    }
+    let report = report(&MIGRATOR, from, &path.display())?;
     quick_check(connection, path).await?;
     MIGRATOR.run(&mut *connection).await.map_err(|error| unhealthy(path, &error))?;
-    let applied = MIGRATOR.iter().filter(|migration| migration.version > from);
-    Ok(MigrationReport {
-        from,
-        to: latest(),
-        applied: applied.map(|migration| (migration.version, migration.description.to_string())).collect(),
-    })
+    Ok(report)
+}
+
+/// What bringing `database` up to date from version `from` will do. Refuses a schema of a newer binary.
+pub(super) fn report(
+    migrator: &Migrator,
+    from: i64,
+    database: &dyn std::fmt::Display,
+) -> Result<MigrationReport, StoreError> {
+    let to = latest(migrator);
+    if from > to {
+        return Err(StoreError::Unusable(format!(
+            "the schema of {database} has version {from}, and this binary knows versions up to {to}: run the newer binary, \
+             or restore a backup that was made before the upgrade"
+        )));
+    }
+    let applied = migrator.iter().filter(|migration| migration.version > from);
+    let applied = applied.map(|migration| (migration.version, migration.description.to_string())).collect();
+    Ok(MigrationReport { from, to, applied })
 }
 
 /// Checks a small database whole. A large one is trusted for what reading its schema says: damage in its pages is found
@@ -252,6 +263,14 @@ async fn settle_shards(connection: &mut SqliteConnection, shards: u16) -> Result
         sqlx::query("UPDATE work_item SET turn = 0 WHERE state = 3 AND state IN (1, 2, 3)")
             .execute(&mut *connection)
             .await?;
+        return Ok(());
+    }
+    check_shards(known, shards)
+}
+
+/// Refuses a number of shards other than that which a store was created with.
+pub(super) fn check_shards(known: i64, shards: u16) -> Result<(), StoreError> {
+    if known == i64::from(shards) {
         return Ok(());
     }
     Err(StoreError::Unusable(format!(

@@ -3,11 +3,11 @@
 //! A lease is lost when somebody else acquires the shard or it is released; that it ran out alone does not end it, so an
 //! owner that was slow may still record what it did. Admitting anything new, however, needs a lease that holds (`messages`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::dialect::Lock;
 use super::statement::Statement;
-use super::stored::Columns;
 use super::unit::Unit;
 use super::writer::Control;
 use super::{Store, StoreError};
@@ -44,7 +44,7 @@ impl Store {
         lease_duration: Duration,
         now: Timestamp,
     ) -> Result<Option<ShardLease>, StoreError> {
-        let request = ShardRequest::Acquire { shard, runtime, until: now + lease_duration, now };
+        let request = ShardRequest::Acquire { shard, runtime, lease_duration, now };
         self.writer.control(|reply| Control::Shard(request, reply)).await
     }
 
@@ -55,7 +55,7 @@ impl Store {
         lease_duration: Duration,
         now: Timestamp,
     ) -> Result<Option<ShardLease>, StoreError> {
-        let request = ShardRequest::Renew { lease, until: now + lease_duration };
+        let request = ShardRequest::Renew { lease, lease_duration, now };
         self.writer.control(|reply| Control::Shard(request, reply)).await
     }
 
@@ -77,9 +77,10 @@ pub(super) fn shard_of(namespace: &Namespace, destination: &DestinationName, sha
 }
 
 /// What is asked of a shard's row.
+#[derive(Debug, Clone)]
 pub(super) enum ShardRequest {
-    Acquire { shard: ShardId, runtime: RuntimeId, until: Timestamp, now: Timestamp },
-    Renew { lease: ShardLease, until: Timestamp },
+    Acquire { shard: ShardId, runtime: RuntimeId, lease_duration: Duration, now: Timestamp },
+    Renew { lease: ShardLease, lease_duration: Duration, now: Timestamp },
     Release { lease: ShardLease },
 }
 
@@ -89,6 +90,16 @@ pub(super) struct Ownership {
     owner: Option<RuntimeId>,
     epoch: u64,
     until: Timestamp,
+}
+
+impl ShardRequest {
+    /// Whose row it concerns.
+    pub(super) fn shard(&self) -> ShardId {
+        match self {
+            ShardRequest::Acquire { shard, .. } => *shard,
+            ShardRequest::Renew { lease, .. } | ShardRequest::Release { lease } => lease.shard,
+        }
+    }
 }
 
 impl Ownership {
@@ -101,69 +112,118 @@ impl Ownership {
     pub(super) fn admits(&self, lease: &ShardLease, now: Timestamp) -> bool {
         self.is_held_by(lease) && self.until > now
     }
+
+    /// Grants a wish, or does not. What is stored is measured by the unit's time; the caller is told when its lease ends by
+    /// its own clock, which it read before it asked.
+    fn decide(&mut self, request: ShardRequest, unit: &Unit<'_>) -> Option<ShardLease> {
+        let shard = request.shard();
+        let until = match request {
+            ShardRequest::Acquire { runtime, lease_duration, now, .. } => {
+                if self.owner.is_some_and(|owner| owner != runtime && self.until > unit.time(now)) {
+                    return None;
+                }
+                let until = unit.time(now) + lease_duration;
+                *self = Ownership { owner: Some(runtime), epoch: self.epoch + 1, until };
+                now + lease_duration
+            }
+            ShardRequest::Renew { lease, lease_duration, now } => {
+                if !self.is_held_by(&lease) {
+                    return None;
+                }
+                self.until = unit.time(now) + lease_duration;
+                now + lease_duration
+            }
+            ShardRequest::Release { lease } => {
+                if self.is_held_by(&lease) {
+                    self.owner = None;
+                }
+                return None;
+            }
+        };
+        Some(ShardLease { shard, epoch: self.epoch, until })
+    }
 }
 
-static SAVE: Statement = Statement::new(
-    "UPDATE shard SET owner = changed.column2, epoch = changed.column3, lease_until = changed.column4 FROM (",
-    4,
-    ") AS changed WHERE shard.id = changed.column1",
+static LOAD: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT shard.id, shard.owner, shard.epoch, shard.lease_until, shard.last_seq \
+     FROM wanted CROSS JOIN shard ON shard.id = wanted.id",
+    Lock::Update,
 );
 
-/// Every shard's row.
-pub(super) async fn load_ownership(unit: &mut Unit<'_>) -> Result<BTreeMap<ShardId, Ownership>, sqlx::Error> {
-    let rows = sqlx::query("SELECT id, owner, epoch, lease_until FROM shard").fetch_all(&mut *unit.connection).await?;
-    let ownership = rows.iter().map(|row| {
-        let owner = row.optional_bytes_16(1)?.map(RuntimeId::from_bytes);
-        Ok((ShardId(row.value(0)?), Ownership { owner, epoch: row.unsigned(2)?, until: row.time(3)? }))
-    });
-    ownership.collect()
+static SAVE: Statement = Statement::update(
+    "shard",
+    "owner = changed.column2, epoch = changed.column3, lease_until = changed.column4, last_seq = changed.column5",
+    "changed",
+    5,
+    "shard.id = changed.column1",
+);
+
+/// A shard's row: who owns it, and how far its feed goes.
+struct Row {
+    ownership: Ownership,
+    last_seq: i64,
+    changed: bool,
 }
 
-/// Applies requests in order.
-pub(super) async fn apply(
-    unit: &mut Unit<'_>,
-    requests: Vec<ShardRequest>,
-) -> Result<Vec<Result<Option<ShardLease>, StoreError>>, sqlx::Error> {
-    if requests.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut shards = load_ownership(unit).await?;
-    let answers = requests.into_iter().map(|request| decide(&mut shards, request)).collect();
-    SAVE.execute(unit.connection, shards.into_iter().collect(), |values, (shard, ownership)| {
-        values.push(i64::from(shard.0)).optional_id(ownership.owner.as_ref().map(RuntimeId::as_bytes));
-        values.push(i64::try_from(ownership.epoch).expect("epochs rise by one")).time(ownership.until);
-    })
-    .await?;
-    Ok(answers)
-}
+/// The shards that a transaction concerns. They are locked together and in order, before any message is: a transaction that
+/// holds a shard waits for none that comes before it.
+pub(super) struct Shards(BTreeMap<ShardId, Row>);
 
-fn decide(shards: &mut BTreeMap<ShardId, Ownership>, request: ShardRequest) -> Result<Option<ShardLease>, StoreError> {
-    let shard = match &request {
-        ShardRequest::Acquire { shard, .. } => *shard,
-        ShardRequest::Renew { lease, .. } | ShardRequest::Release { lease } => lease.shard,
-    };
-    let Some(ownership) = shards.get_mut(&shard) else {
-        return Err(StoreError::Refused(format!("there is no shard {}", shard.0)));
-    };
-    match request {
-        ShardRequest::Acquire { runtime, until, now, .. } => {
-            if ownership.owner.is_some_and(|owner| owner != runtime && ownership.until > now) {
-                return Ok(None);
-            }
-            *ownership = Ownership { owner: Some(runtime), epoch: ownership.epoch + 1, until };
-        }
-        ShardRequest::Renew { lease, until } => {
-            if !ownership.is_held_by(&lease) {
-                return Ok(None);
-            }
-            ownership.until = until;
-        }
-        ShardRequest::Release { lease } => {
-            if ownership.is_held_by(&lease) {
-                ownership.owner = None;
-            }
-            return Ok(None);
-        }
+impl Shards {
+    /// Loads these shards' rows, and keeps everybody else from changing them until the transaction ends.
+    pub(super) async fn load(unit: &mut Unit<'_>, ids: BTreeSet<ShardId>) -> Result<Self, sqlx::Error> {
+        let rows = LOAD
+            .fetch(
+                &mut unit.connection,
+                ids.into_iter().collect(),
+                |values, shard| {
+                    values.push(i64::from(shard.0));
+                },
+                |row| {
+                    let owner = row.optional_bytes_16(1)?.map(RuntimeId::from_bytes);
+                    let ownership = Ownership { owner, epoch: row.unsigned(2)?, until: row.time(3)? };
+                    let id = ShardId(row.unsigned_16(0)?);
+                    Ok((id, Row { ownership, last_seq: row.value(4)?, changed: false }))
+                },
+            )
+            .await?;
+        Ok(Self(rows.into_iter().collect()))
     }
-    Ok(Some(ShardLease { shard, epoch: ownership.epoch, until: ownership.until }))
+
+    /// Who owns a shard; `None` if there is no such shard.
+    pub(super) fn ownership(&self, shard: ShardId) -> Option<&Ownership> {
+        self.0.get(&shard).map(|row| &row.ownership)
+    }
+
+    /// Hands out the next sequence number of a shard.
+    pub(super) fn next_seq(&mut self, shard: ShardId) -> i64 {
+        let row = self.0.get_mut(&shard).expect("the shards of a transaction's messages are loaded");
+        row.changed = true;
+        row.last_seq += 1;
+        row.last_seq
+    }
+
+    /// Applies requests in order.
+    pub(super) fn apply(&mut self, unit: &Unit<'_>, request: ShardRequest) -> Result<Option<ShardLease>, StoreError> {
+        let shard = request.shard();
+        let Some(row) = self.0.get_mut(&shard) else {
+            return Err(StoreError::Refused(format!("there is no shard {}", shard.0)));
+        };
+        row.changed = true;
+        Ok(row.ownership.decide(request, unit))
+    }
+
+    /// Writes back what changed.
+    pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        let changed = self.0.into_iter().filter(|(_, row)| row.changed).collect();
+        SAVE.execute(&mut unit.connection, changed, |values, (shard, row)| {
+            let Ownership { owner, epoch, until } = row.ownership;
+            values.push(i64::from(shard.0)).optional_id(owner.as_ref().map(RuntimeId::as_bytes));
+            values.push(i64::try_from(epoch).expect("epochs rise by one")).time(until).push(row.last_seq);
+        })
+        .await?;
+        Ok(())
+    }
 }

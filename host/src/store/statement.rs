@@ -1,45 +1,73 @@
-//! Statements over many rows. The driver hops to another thread for every statement, so a group of requests becomes few
-//! large ones; and it caches prepared statements by their text, so texts come in few sizes.
+//! Statements over many rows. A statement costs a turn of the driver or of the network, whatever it does, so a group of
+//! requests becomes few large ones; and drivers cache prepared statements by their text, so texts come in few sizes.
 
+use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
+use super::connection::{Connection, Row};
+use super::dialect::{Conflict, Engine, Lock, Shape};
 use super::stored::Values;
 
-/// How many rows one statement takes. A smaller set of rows leaves the last ones of the next size unbound, which SQLite
-/// reads as NULL: every statement is written so that a row of NULLs does nothing.
-pub(super) const SIZES: [usize; 4] = [1, 8, 32, 128];
+/// How many rows one statement takes. A smaller set of rows leaves the last ones of the next size NULL: every statement
+/// is written so that a row of NULLs does nothing.
+pub(super) const SIZES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// The rows of the largest statement.
 const SIZE_MAX: usize = SIZES[SIZES.len() - 1];
 
+/// Bytes of values after which a statement takes no more rows: servers bound the packet that a statement comes in.
+const STATEMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// A statement whose text contains a list of rows.
 pub(super) struct Statement {
-    before: &'static str,
+    shape: Shape,
     columns: usize,
-    after: &'static str,
-    texts: [OnceLock<&'static str>; SIZES.len()],
+    texts: [[OnceLock<&'static str>; SIZES.len()]; Engine::COUNT],
 }
 
 impl Statement {
-    /// `before VALUES (?, ..), .. after`, with `columns` placeholders a row.
-    pub(super) const fn new(before: &'static str, columns: usize, after: &'static str) -> Self {
-        Self { before, columns, after, texts: [const { OnceLock::new() }; SIZES.len()] }
+    const fn new(shape: Shape, columns: usize) -> Self {
+        Self { shape, columns, texts: [const { [const { OnceLock::new() }; SIZES.len()] }; Engine::COUNT] }
     }
 
-    /// Writes the rows. Returns how many rows of the table that changed.
+    /// Reads what a list of rows names. The list is the table `wanted`, with `columns` columns whose names are in `wanted`.
+    pub(super) const fn select(wanted: &'static str, columns: usize, select: &'static str) -> Self {
+        Self::new(Shape::Select { wanted, select, lock: Lock::None }, columns)
+    }
+
+    /// As [`Statement::select`]: what is there now, and it stays so until the transaction ends.
+    pub(super) const fn lock(wanted: &'static str, columns: usize, select: &'static str, lock: Lock) -> Self {
+        Self::new(Shape::Select { wanted, select, lock }, columns)
+    }
+
+    /// Stores rows: `into` is the table with its columns, `columns` of them.
+    pub(super) const fn insert(into: &'static str, columns: usize, conflict: Conflict) -> Self {
+        Self::new(Shape::Insert { into, conflict }, columns)
+    }
+
+    /// Changes the rows of `table` that a list names. The list is called `rows`, its columns `column1` and so on.
+    pub(super) const fn update(
+        table: &'static str,
+        set: &'static str,
+        rows: &'static str,
+        columns: usize,
+        on: &'static str,
+    ) -> Self {
+        Self::new(Shape::Update { table, set, rows, on }, columns)
+    }
+
+    /// Writes the rows. Returns how many rows of the table that concerned.
     pub(super) async fn execute<T>(
         &'static self,
-        connection: &mut SqliteConnection,
+        connection: &mut Connection<'_>,
         rows: Vec<T>,
         bind: impl Fn(&mut Values, T),
     ) -> Result<u64, sqlx::Error> {
         let mut affected = 0;
-        for (text, values) in self.chunks(rows, bind) {
-            let done = sqlx::query_with(text, values.into_arguments()).execute(&mut *connection).await?;
-            affected += done.rows_affected();
+        for (text, values) in self.chunks(connection.engine(), rows, bind) {
+            affected += connection.execute(text, values).await?;
         }
         Ok(affected)
     }
@@ -47,49 +75,66 @@ impl Statement {
     /// Runs the statement over the rows and decodes what it returns, in no particular order.
     pub(super) async fn fetch<T, U>(
         &'static self,
-        connection: &mut SqliteConnection,
+        connection: &mut Connection<'_>,
         rows: Vec<T>,
         bind: impl Fn(&mut Values, T),
-        decode: impl Fn(&SqliteRow) -> Result<U, sqlx::Error>,
+        decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
     ) -> Result<Vec<U>, sqlx::Error> {
         let mut found = Vec::new();
-        for (text, values) in self.chunks(rows, bind) {
-            for row in sqlx::query_with(text, values.into_arguments()).fetch_all(&mut *connection).await? {
+        for (text, values) in self.chunks(connection.engine(), rows, bind) {
+            for row in connection.fetch_all(text, values).await? {
                 found.push(decode(&row)?);
             }
         }
         Ok(found)
     }
 
-    /// The text for the statement of that size.
-    pub(super) fn text(&'static self, size: usize) -> &'static str {
+    /// The text for the statement of that size, a size of [`SIZES`].
+    pub(super) fn text(&'static self, engine: Engine, size: usize) -> &'static str {
         let index = SIZES.iter().position(|known| *known == size).expect("a size is one of SIZES");
-        self.texts[index].get_or_init(|| {
-            let row = format!("({})", vec!["?"; self.columns].join(", "));
-            let text = format!("{} VALUES {} {}", self.before, vec![row.as_str(); size].join(", "), self.after);
-            // Once for each statement and size of this program: a bounded number of bytes.
-            text.leak()
-        })
+        // Once for each statement, engine and size of this program: a bounded number of bytes.
+        self.texts[engine.index()][index].get_or_init(|| self.shape.render(engine, self.columns, size).leak())
     }
 
     fn chunks<T>(
         &'static self,
+        engine: Engine,
         rows: Vec<T>,
         bind: impl Fn(&mut Values, T),
     ) -> impl Iterator<Item = (&'static str, Values)> {
-        let mut left = rows.len();
-        let mut rows = rows.into_iter();
-        std::iter::from_fn(move || {
-            let taken = left.min(SIZE_MAX);
-            let size = SIZES.into_iter().find(|size| taken > 0 && taken <= *size)?;
-            left -= taken;
+        let exact = self.shape.wants_all_bound(engine);
+        let bound = rows.into_iter().map(|row| {
             let mut values = Values::default();
-            for row in rows.by_ref().take(taken) {
-                bind(&mut values, row);
-            }
-            Some((self.text(size), values))
+            bind(&mut values, row);
+            values
+        });
+        let mut bound: VecDeque<Values> = bound.collect();
+        std::iter::from_fn(move || {
+            let fitting = fitting(&bound);
+            let taken = if exact { largest_within(fitting) } else { fitting };
+            let size = SIZES.into_iter().find(|size| taken > 0 && taken <= *size)?;
+            let mut values = Values::default();
+            bound.drain(..taken).for_each(|row| values.append(row));
+            values.pad(size * self.columns);
+            Some((self.text(engine, size), values))
         })
     }
+}
+
+/// How many of the first rows one statement takes: at least one, if there is any.
+fn fitting(rows: &VecDeque<Values>) -> usize {
+    let mut bytes = 0;
+    let fits = |row: &&Values| {
+        let first = bytes == 0;
+        bytes += row.weight();
+        first || bytes <= STATEMENT_BYTES_MAX
+    };
+    rows.iter().take(SIZE_MAX).take_while(fits).count()
+}
+
+/// The largest of [`SIZES`] for which there are rows; 0 for none.
+fn largest_within(rows: usize) -> usize {
+    SIZES.into_iter().rev().find(|size| *size <= rows).unwrap_or(0)
 }
 
 /// A text put together from constants, for the driver that wants to hear that no input is in it.

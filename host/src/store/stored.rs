@@ -4,9 +4,11 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments, Decode, Encode, Row, Sqlite, Type};
+use sqlx::mysql::MySqlArguments;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Arguments, Encode, Type};
 
+use super::connection::Row;
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::message::MessageState;
@@ -59,18 +61,125 @@ pub(super) const fn message_state_code(state: MessageState) -> i64 {
     }
 }
 
+/// A value for a placeholder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Null,
+    Integer(i64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+impl Value {
+    /// How many bytes it takes up in a statement, about.
+    fn weight(&self) -> usize {
+        match self {
+            Value::Null | Value::Integer(_) => 8,
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Value::Integer(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Value::Integer(i64::from(number))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(yes: bool) -> Self {
+        Value::Integer(i64::from(yes))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(text)
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(bytes: &[u8]) -> Self {
+        Value::Blob(bytes.to_vec())
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Value::Blob(bytes)
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::Null, Into::into)
+    }
+}
+
 /// Values for a statement's placeholders, in order.
-#[derive(Default)]
-pub(super) struct Values(SqliteArguments);
+#[derive(Debug, Default)]
+pub(super) struct Values(Vec<Value>);
 
 impl Values {
-    pub(super) fn into_arguments(self) -> SqliteArguments {
-        self.0
+    pub(super) fn into_sqlite(self) -> SqliteArguments {
+        self.into_arguments()
     }
 
-    /// Any value that the driver can store.
-    pub(super) fn push<'t, T: Encode<'t, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
-        self.0.add(value).expect("numbers, text and bytes are stored as they are");
+    pub(super) fn into_mysql(self) -> MySqlArguments {
+        self.into_arguments()
+    }
+
+    fn into_arguments<A: Arguments>(self) -> A
+    where
+        Option<i64>: Encode<'static, A::Database> + Type<A::Database>,
+        i64: Encode<'static, A::Database> + Type<A::Database>,
+        String: Encode<'static, A::Database> + Type<A::Database>,
+        Vec<u8>: Encode<'static, A::Database> + Type<A::Database>,
+    {
+        let mut arguments = A::default();
+        for value in self.0 {
+            let added = match value {
+                Value::Null => arguments.add(None::<i64>),
+                Value::Integer(number) => arguments.add(number),
+                Value::Text(text) => arguments.add(text),
+                Value::Blob(bytes) => arguments.add(bytes),
+            };
+            added.expect("numbers, text and bytes are stored as they are");
+        }
+        arguments
+    }
+
+    /// How many bytes they take up in a statement, about.
+    pub(super) fn weight(&self) -> usize {
+        self.0.iter().map(Value::weight).sum()
+    }
+
+    /// Adds those of another list.
+    pub(super) fn append(&mut self, mut more: Values) {
+        self.0.append(&mut more.0);
+    }
+
+    /// Adds NULLs until there are so many values.
+    pub(super) fn pad(&mut self, count: usize) {
+        self.0.resize(count.max(self.0.len()), Value::Null);
+    }
+
+    /// Any value that an engine stores.
+    pub(super) fn push(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.0.push(value.into());
         self
     }
 
@@ -100,86 +209,104 @@ impl Values {
     }
 }
 
-/// Reads a row's columns into the model's types.
-pub(super) trait Columns {
-    fn value<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(&'r self, index: usize) -> Result<T, sqlx::Error>;
+/// The values of one row, or of a statement without a list.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => {{
+        #[allow(unused_mut, reason = "a statement may have no placeholder")]
+        let mut values = $crate::store::stored::Values::default();
+        $(values.push($value);)*
+        values
+    }};
+}
+pub(super) use values;
 
-    fn bytes_16(&self, index: usize) -> Result<[u8; 16], sqlx::Error> {
+/// Reads a row's columns into the model's types.
+impl Row {
+    pub(super) fn bytes_16(&self, index: usize) -> Result<[u8; 16], sqlx::Error> {
         let bytes: &[u8] = self.value(index)?;
         bytes.try_into().map_err(|_| damaged("id", format_args!("{} bytes", bytes.len())))
     }
 
-    fn optional_bytes_16(&self, index: usize) -> Result<Option<[u8; 16]>, sqlx::Error> {
+    pub(super) fn optional_bytes_16(&self, index: usize) -> Result<Option<[u8; 16]>, sqlx::Error> {
         let Some(bytes) = self.value::<Option<&[u8]>>(index)? else { return Ok(None) };
         bytes.try_into().map(Some).map_err(|_| damaged("id", format_args!("{} bytes", bytes.len())))
     }
 
-    fn digest(&self, index: usize) -> Result<[u8; 32], sqlx::Error> {
+    pub(super) fn digest(&self, index: usize) -> Result<[u8; 32], sqlx::Error> {
         let bytes: &[u8] = self.value(index)?;
         bytes.try_into().map_err(|_| damaged("digest", format_args!("{} bytes", bytes.len())))
     }
 
-    fn unsigned(&self, index: usize) -> Result<u64, sqlx::Error> {
+    pub(super) fn unsigned(&self, index: usize) -> Result<u64, sqlx::Error> {
         let number: i64 = self.value(index)?;
         u64::try_from(number).map_err(|_| damaged("count", number))
     }
 
-    fn unsigned_32(&self, index: usize) -> Result<u32, sqlx::Error> {
+    pub(super) fn unsigned_16(&self, index: usize) -> Result<u16, sqlx::Error> {
+        let number: i64 = self.value(index)?;
+        u16::try_from(number).map_err(|_| damaged("number", number))
+    }
+
+    pub(super) fn optional_unsigned_16(&self, index: usize) -> Result<Option<u16>, sqlx::Error> {
+        let number: Option<i64> = self.value(index)?;
+        number.map(|number| u16::try_from(number).map_err(|_| damaged("number", number))).transpose()
+    }
+
+    pub(super) fn optional_unsigned_32(&self, index: usize) -> Result<Option<u32>, sqlx::Error> {
+        let number: Option<i64> = self.value(index)?;
+        number.map(|number| u32::try_from(number).map_err(|_| damaged("number", number))).transpose()
+    }
+
+    pub(super) fn unsigned_32(&self, index: usize) -> Result<u32, sqlx::Error> {
         let number: i64 = self.value(index)?;
         u32::try_from(number).map_err(|_| damaged("count", number))
     }
 
-    fn time(&self, index: usize) -> Result<Timestamp, sqlx::Error> {
+    pub(super) fn time(&self, index: usize) -> Result<Timestamp, sqlx::Error> {
         Ok(Timestamp::from_millis(self.value(index)?))
     }
 
-    fn optional_time(&self, index: usize) -> Result<Option<Timestamp>, sqlx::Error> {
+    pub(super) fn optional_time(&self, index: usize) -> Result<Option<Timestamp>, sqlx::Error> {
         Ok(self.value::<Option<i64>>(index)?.map(Timestamp::from_millis))
     }
 
-    fn name<T: FromStr>(&self, index: usize) -> Result<T, sqlx::Error> {
+    pub(super) fn name<T: FromStr>(&self, index: usize) -> Result<T, sqlx::Error> {
         let text: &str = self.value(index)?;
         text.parse().map_err(|_| damaged("name", text))
     }
 
-    fn blob(&self, index: usize) -> Result<Bytes, sqlx::Error> {
+    pub(super) fn blob(&self, index: usize) -> Result<Bytes, sqlx::Error> {
         Ok(self.value::<Vec<u8>>(index)?.into())
     }
 
-    fn headers(&self, index: usize) -> Result<Vec<Header>, sqlx::Error> {
+    pub(super) fn headers(&self, index: usize) -> Result<Vec<Header>, sqlx::Error> {
         let bytes = self.blob(index)?;
         decode_headers(&bytes).ok_or_else(|| damaged("list of headers", format_args!("{} bytes", bytes.len())))
     }
 
-    fn work_state(&self, index: usize) -> Result<WorkState, sqlx::Error> {
+    pub(super) fn work_state(&self, index: usize) -> Result<WorkState, sqlx::Error> {
         let code: i64 = self.value(index)?;
         let found = WorkState::ALL.into_iter().find(|state| work_state_code(*state) == code);
         found.ok_or_else(|| damaged("work item state", code))
     }
 
-    fn work_type(&self, index: usize) -> Result<WorkType, sqlx::Error> {
+    pub(super) fn work_type(&self, index: usize) -> Result<WorkType, sqlx::Error> {
         let code: i64 = self.value(index)?;
         let all = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
         all.into_iter().find(|kind| work_type_code(*kind) == code).ok_or_else(|| damaged("work type", code))
     }
 
-    fn message_state(&self, index: usize) -> Result<MessageState, sqlx::Error> {
+    pub(super) fn message_state(&self, index: usize) -> Result<MessageState, sqlx::Error> {
         let code: i64 = self.value(index)?;
         let found = MessageState::ALL.into_iter().find(|state| message_state_code(*state) == code);
         found.ok_or_else(|| damaged("message state", code))
     }
 
     /// A failure from its class and its text. The delay that a guest asked for is not kept: `run_after` has it.
-    fn optional_failure(&self, class: usize, message: usize) -> Result<Option<Failure>, sqlx::Error> {
+    pub(super) fn optional_failure(&self, class: usize, message: usize) -> Result<Option<Failure>, sqlx::Error> {
         let Some(word) = self.value::<Option<&str>>(class)? else { return Ok(None) };
         let class = failure_class(word).ok_or_else(|| damaged("failure class", word))?;
         Ok(Some(Failure { class, message: self.value::<Option<String>>(message)?.unwrap_or_default() }))
-    }
-}
-
-impl Columns for SqliteRow {
-    fn value<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(&'r self, index: usize) -> Result<T, sqlx::Error> {
-        self.try_get(index)
     }
 }
 

@@ -12,20 +12,21 @@
 //!
 //! An `uncertain` message moves by none of these: it waits for an operator.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use super::dialect::Lock;
 use super::error::StoreError;
 use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
-use super::outbox::Feeds;
-use super::shards::{self, Ownership, ShardId, ShardLease};
+use super::shards::{ShardId, ShardLease, Shards};
 use super::statement::Statement;
-use super::stored::{Columns, Values, message_state_code};
+use super::stored::{Values, message_state_code};
 use super::unit::{Unit, all_written};
 use crate::model::ids::MessageId;
 use crate::model::message::{AfterAttempt, MessageState};
 use crate::model::time::Timestamp;
 
 /// A shard owner's request about some of its messages.
+#[derive(Debug, Clone)]
 pub(super) struct Owned<T> {
     pub(super) lease: ShardLease,
     pub(super) items: Vec<T>,
@@ -33,40 +34,50 @@ pub(super) struct Owned<T> {
 }
 
 /// A wish to cancel.
+#[derive(Debug, Clone)]
 pub(super) struct Cancel {
     pub(super) id: MessageId,
     pub(super) now: Timestamp,
 }
 
 /// A wish to reschedule.
+#[derive(Debug, Clone)]
 pub(super) struct Reschedule {
     pub(super) id: MessageId,
     pub(super) due_at: Timestamp,
 }
 
-static LOAD: Statement = Statement::new(
-    "WITH wanted (id) AS (",
+static LOAD: Statement = Statement::lock(
+    "(id)",
     1,
-    ") SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
+    "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
      message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error \
      FROM wanted CROSS JOIN message ON message.id = wanted.id",
+    Lock::Update,
 );
 
-static MOVE: Statement = Statement::new(
-    "UPDATE message SET state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, \
-     admitted_at = moved.column8, status = moved.column9, error = moved.column10, finished_at = moved.column11 FROM (",
+static SHARDS: Statement =
+    Statement::select("(id)", 1, "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
+
+static MOVE: Statement = Statement::update(
+    "message",
+    "state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, admitted_at = moved.column8, \
+     status = moved.column9, error = moved.column10, finished_at = moved.column11",
+    "moved",
     11,
-    ") AS moved WHERE message.ordinal = moved.column1 AND message.state = moved.column2 \
-     AND message.generation = moved.column3 AND message.attempt = moved.column4",
+    "message.ordinal = moved.column1 AND message.state = moved.column2 AND message.generation = moved.column3 \
+     AND message.attempt = moved.column4",
 );
 
-static REMAKE: Statement = Statement::new(
-    "UPDATE message SET state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, \
-     admitted_at = remade.column8, status = remade.column9, error = remade.column10, \
-     finished_at = remade.column11, seq = remade.column12, generation = remade.column13, due_at = remade.column14 FROM (",
+static REMAKE: Statement = Statement::update(
+    "message",
+    "state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, admitted_at = remade.column8, \
+     status = remade.column9, error = remade.column10, finished_at = remade.column11, seq = remade.column12, \
+     generation = remade.column13, due_at = remade.column14",
+    "remade",
     14,
-    ") AS remade WHERE message.ordinal = remade.column1 AND message.state = remade.column2 \
-     AND message.generation = remade.column3 AND message.attempt = remade.column4",
+    "message.ordinal = remade.column1 AND message.state = remade.column2 AND message.generation = remade.column3 \
+     AND message.attempt = remade.column4",
 );
 
 /// A message's row as it is becoming.
@@ -120,19 +131,33 @@ impl Entry {
     }
 }
 
-/// The messages that a group of requests names, and the shards that they belong to.
-pub(super) struct Book {
-    entries: HashMap<MessageId, Entry>,
-    shards: BTreeMap<ShardId, Ownership>,
+/// The shards that messages belong to, which never changes.
+pub(super) async fn shards_of(unit: &mut Unit<'_>, ids: Vec<MessageId>) -> Result<Vec<ShardId>, sqlx::Error> {
+    let bind = |values: &mut Values, id: MessageId| {
+        values.id(id.as_bytes());
+    };
+    SHARDS.fetch(&mut unit.connection, ids, bind, |row| Ok(ShardId(row.unsigned_16(0)?))).await
 }
 
-impl Book {
-    pub(super) async fn load(unit: &mut Unit<'_>, mut ids: Vec<MessageId>) -> Result<Self, sqlx::Error> {
+/// The messages that a group of requests names, and the shards that they belong to.
+pub(super) struct Book<'s> {
+    entries: HashMap<MessageId, Entry>,
+    shards: &'s mut Shards,
+    /// What leases are measured by, if the database says it.
+    database_now: Option<Timestamp>,
+}
+
+impl<'s> Book<'s> {
+    pub(super) async fn load(
+        unit: &mut Unit<'_>,
+        shards: &'s mut Shards,
+        mut ids: Vec<MessageId>,
+    ) -> Result<Self, sqlx::Error> {
         ids.sort_unstable();
         ids.dedup();
         let entries = LOAD
             .fetch(
-                unit.connection,
+                &mut unit.connection,
                 ids,
                 |values, id| {
                     values.id(id.as_bytes());
@@ -142,7 +167,7 @@ impl Book {
                         (row.message_state(3)?, row.unsigned_32(4)?, row.unsigned_32(5)?);
                     let entry = Entry {
                         ordinal: row.value(1)?,
-                        shard: ShardId(row.value(2)?),
+                        shard: ShardId(row.unsigned_16(2)?),
                         before: (state, generation, attempt),
                         state,
                         generation,
@@ -151,7 +176,7 @@ impl Book {
                         eligible_at: row.time(7)?,
                         expire_at: row.optional_time(8)?,
                         admitted_at: row.optional_time(9)?,
-                        status: row.value(10)?,
+                        status: row.optional_unsigned_16(10)?,
                         error: row.value(11)?,
                         finished_at: None,
                         change: Change::Nothing,
@@ -162,12 +187,15 @@ impl Book {
             .await?
             .into_iter()
             .collect();
-        Ok(Self { entries, shards: shards::load_ownership(unit).await? })
+        Ok(Self { entries, shards, database_now: unit.terms.database_now })
     }
 
     pub(super) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.admits(&lease, now));
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| {
+            // What the runtime's clock says does not count where runtimes share a database.
+            ownership.admits(&lease, self.database_now.unwrap_or(now))
+        });
         let admit =
             |wanted: AdmissionRequest| {
                 if !owned {
@@ -188,7 +216,7 @@ impl Book {
 
     pub(super) fn record(&mut self, request: Owned<OutcomeRecord>) -> Result<Vec<bool>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         let record = |outcome: OutcomeRecord| {
             let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| {
                 owned
@@ -213,7 +241,7 @@ impl Book {
 
     pub(super) fn expire(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<bool>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.get(&lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         let expire = |wanted: AdmissionRequest| {
             let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
                 owned
@@ -272,7 +300,7 @@ impl Book {
             changed.push(entry);
         }
         write_moved(unit, moved).await?;
-        write_remade(unit, remade).await
+        write_remade(unit, self.shards, remade).await
     }
 }
 
@@ -281,29 +309,26 @@ fn bind_moved(values: &mut Values, entry: &mut Entry) {
     let (state, generation, attempt) = entry.before;
     values.push(entry.ordinal).push(message_state_code(state)).push(i64::from(generation)).push(i64::from(attempt));
     values.push(message_state_code(entry.state)).push(i64::from(entry.attempt)).time(entry.eligible_at);
-    values.optional_time(entry.admitted_at).push(entry.status.map(i64::from)).push(entry.error.take());
+    values.optional_time(entry.admitted_at).push(entry.status.map(u32::from)).push(entry.error.take());
     values.optional_time(entry.finished_at);
 }
 
 async fn write_moved(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
     let expected = entries.len();
-    let written = MOVE.execute(unit.connection, entries, |values, mut entry| bind_moved(values, &mut entry)).await?;
+    let written =
+        MOVE.execute(&mut unit.connection, entries, |values, mut entry| bind_moved(values, &mut entry)).await?;
     all_written(written, expected)
 }
 
-async fn write_remade(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
-    if entries.is_empty() {
-        return Ok(());
-    }
-    let mut feeds = Feeds::load(unit).await?;
+async fn write_remade(unit: &mut Unit<'_>, shards: &mut Shards, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
+    unit.feed_changed |= !entries.is_empty();
     let expected = entries.len();
-    let placed = entries.into_iter().map(|entry| (feeds.next(entry.shard.0), entry)).collect();
+    let placed = entries.into_iter().map(|entry| (shards.next_seq(entry.shard), entry)).collect();
     let written = REMAKE
-        .execute(unit.connection, placed, |values, (seq, mut entry)| {
+        .execute(&mut unit.connection, placed, |values, (seq, mut entry)| {
             bind_moved(values, &mut entry);
-            values.push(seq).push(i64::from(entry.generation)).time(entry.due_at);
+            values.push(seq).push(entry.generation).time(entry.due_at);
         })
         .await?;
-    all_written(written, expected)?;
-    feeds.save(unit).await
+    all_written(written, expected)
 }

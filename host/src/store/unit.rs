@@ -2,67 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Row, query};
-
+use super::connection::Connection;
+use super::dialect::Conflict;
+use super::error::StoreError;
+use super::sequences::Sequences;
 use super::statement::Statement;
-use super::stored::{message_state_code, work_state_code, work_type_code};
+use super::stored::{Values, message_state_code, values, work_state_code, work_type_code};
 use crate::model::message::MessageState;
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
-/// Numbers that the writer hands out. They are the writer's alone: it reads them once when it connects.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Sequences {
-    receipt: i64,
-    event: i64,
-    lane: i64,
-    message: i64,
-    turn: i64,
+/// What an engine gives to every transaction of one writer.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    /// How many shards there are.
+    pub(super) shard_count: u16,
+    /// Which of the counters' rows are this writer's to change: several writers do not wait for one another over a count.
+    pub(super) stripe: i64,
+    /// What the database says the time is, where runtimes share it; alone, the runtime's own clock decides.
+    pub(super) database_now: Option<Timestamp>,
 }
 
-impl Sequences {
-    pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, sqlx::Error> {
-        let row = query(
-            "SELECT (SELECT max(ordinal) FROM receipt), (SELECT max(ordinal) FROM event), (SELECT max(id) FROM lane), \
-             (SELECT max(ordinal) FROM message)",
-        )
-        .fetch_one(connection)
-        .await?;
-        let last = |index| row.try_get::<Option<i64>, _>(index).map(|last| last.unwrap_or(0));
-        Ok(Self { receipt: last(0)?, event: last(1)?, lane: last(2)?, message: last(3)?, turn: 0 })
-    }
-
-    pub(super) fn receipt(&mut self) -> i64 {
-        self.receipt += 1;
-        self.receipt
-    }
-
-    pub(super) fn event(&mut self) -> i64 {
-        self.event += 1;
-        self.event
-    }
-
-    pub(super) fn lane(&mut self) -> i64 {
-        self.lane += 1;
-        self.lane
-    }
-
-    pub(super) fn message(&mut self) -> i64 {
-        self.message += 1;
-        self.message
-    }
-
-    /// A place in the line of claims, behind `last`: the time in microseconds, and in any case behind every place that
-    /// this writer handed out. So lanes are served first come, first served, and a lane's own order holds even when the
-    /// clock is set back.
-    pub(super) fn turn(&mut self, last: i64, now: Timestamp) -> i64 {
-        self.turn = now.as_millis().saturating_mul(1_000).max(self.turn + 1).max(last.saturating_add(1));
-        self.turn
-    }
-}
+/// One answer for each request of a kind, in order.
+pub(super) type Answers<A> = Vec<Result<A, StoreError>>;
 
 /// What WorkItems are claimed and counted by, beside their state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,12 +36,22 @@ pub(super) struct Scope {
     pub(super) generation: GenerationNumber,
 }
 
+impl Scope {
+    /// Its columns, for statements that begin with them: pack, work type, generation.
+    pub(super) fn values(&self) -> Values {
+        values![self.pack.as_str(), work_type_code(self.work_type), self.generation.0]
+    }
+}
+
 /// One transaction.
 pub(super) struct Unit<'c> {
     /// The writer's connection, inside the transaction.
-    pub(super) connection: &'c mut SqliteConnection,
+    pub(super) connection: Connection<'c>,
     /// Numbers to hand out; they count only if the transaction commits.
     pub(super) sequences: Sequences,
+    /// How often this transaction has been begun before, and ended in a conflict with another one.
+    pub(super) attempt: u32,
+    pub(super) terms: Terms,
     /// Whether something may be claimable now, or at another time than before.
     pub(super) work_changed: bool,
     /// Whether a shard's feed got longer.
@@ -86,29 +60,33 @@ pub(super) struct Unit<'c> {
     messages: BTreeMap<MessageState, i64>,
 }
 
-static COUNT_WORK_ITEMS: Statement = Statement::new(
-    "INSERT INTO work_item_counter (pack, work_type, generation, state, count) SELECT * FROM (",
-    5,
-    ") WHERE column1 IS NOT NULL \
-     ON CONFLICT (pack, work_type, generation, state) DO UPDATE SET count = count + excluded.count",
+static COUNT_WORK_ITEMS: Statement = Statement::insert(
+    "work_item_counter (pack, work_type, generation, state, stripe, count)",
+    6,
+    Conflict::Add("pack, work_type, generation, state, stripe", "count"),
 );
 
-static COUNT_MESSAGES: Statement = Statement::new(
-    "INSERT INTO message_counter (state, count) SELECT * FROM (",
-    2,
-    ") WHERE column1 IS NOT NULL ON CONFLICT (state) DO UPDATE SET count = count + excluded.count",
-);
+static COUNT_MESSAGES: Statement =
+    Statement::insert("message_counter (state, stripe, count)", 3, Conflict::Add("state, stripe", "count"));
 
 impl<'c> Unit<'c> {
-    pub(super) fn new(connection: &'c mut SqliteConnection, sequences: Sequences) -> Self {
+    pub(super) fn new(connection: Connection<'c>, sequences: Sequences, terms: Terms, attempt: u32) -> Self {
         Self {
             connection,
             sequences,
+            attempt,
+            terms,
             work_changed: false,
             feed_changed: false,
             work_items: BTreeMap::new(),
             messages: BTreeMap::new(),
         }
+    }
+
+    /// The time that leases and turns are measured by: the database's where runtimes share it, so that no clock of theirs
+    /// steals a lease; else `now`, the caller's.
+    pub(super) fn time(&self, now: Timestamp) -> Timestamp {
+        self.terms.database_now.unwrap_or(now)
     }
 
     /// WorkItems, `rows` of them, leave `from` (`None`: they are new) and stand in `to`.
@@ -129,17 +107,18 @@ impl<'c> Unit<'c> {
 
     /// Writes the counters, once for the whole transaction.
     pub(super) async fn write_counters(&mut self) -> Result<(), sqlx::Error> {
+        let stripe = self.terms.stripe;
         let work_items = std::mem::take(&mut self.work_items).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_WORK_ITEMS
-            .execute(self.connection, work_items, |values, ((scope, state), by)| {
+            .execute(&mut self.connection, work_items, |values, ((scope, state), by)| {
                 values.push(scope.pack.as_str()).push(work_type_code(scope.work_type));
-                values.push(i64::from(scope.generation.0)).push(work_state_code(state)).push(by);
+                values.push(i64::from(scope.generation.0)).push(work_state_code(state)).push(stripe).push(by);
             })
             .await?;
         let messages = std::mem::take(&mut self.messages).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_MESSAGES
-            .execute(self.connection, messages, |values, (state, by)| {
-                values.push(message_state_code(state)).push(by);
+            .execute(&mut self.connection, messages, |values, (state, by)| {
+                values.push(message_state_code(state)).push(stripe).push(by);
             })
             .await?;
         Ok(())

@@ -1,91 +1,110 @@
-//! The writer: one task that owns the one connection that writes, on a thread of its own, so that a commit's steps do not
-//! queue behind guests that compute.
+//! The way to the writer: two bounded queues, and the tasks that empty them (`task`).
 //!
-//! It takes what has arrived while the last commit was being made durable, up to named bounds, applies it in one
-//! transaction, commits, and then answers all of it. Deliveries and everything else come in by queues of their own, and
-//! the other one is emptied first: whatever takes work off the store is never held up by what brings more.
-//!
-//! Invariants:
-//! - Nobody is answered before the commit.
-//! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is.
-//! - The task outlives every failure of the database: it connects again when there is something to do.
+//! Deliveries and everything else come in by queues of their own. The embedded database has one writer: its task empties
+//! the other queue first, so that whatever takes work off the store is never held up by what brings more. With a server,
+//! each queue has a task and a connection of its own.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sqlx::Connection;
-use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::StoreOptions;
-use super::checkpoint;
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
-use super::file::FileIdentity;
 pub(super) use super::group::Control;
-use super::group::{Group, Reply, Waiting};
+use super::group::{Reply, Waiting};
+use super::link::{Link, Source};
 use super::readers::Readers;
-use super::schema::{self, Directory};
-use super::unit::{Sequences, Unit};
-use crate::env::{Env, spawn_thread};
+use super::schema::Directory;
+use super::server::{Isolation, Server};
+use super::task::{Task, TaskParts};
+use crate::env::Env;
 
 /// Requests other than deliveries that may wait. More have to wait for a place, in the order of their arrival.
 const CONTROL_REQUESTS_MAX: usize = 1_024;
 
-/// Rows after which a transaction takes no more requests: commits get no cheaper a row beyond about a thousand rows.
-const GROUP_ROWS_MAX: usize = 1_024;
-
-/// Bytes of bodies after which a transaction takes no more requests.
-const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// After a failed attempt to connect, how long everybody is told so at once before the next attempt.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// The stripes that writers spread their counts over.
+const STRIPES: u8 = 16;
 
 /// The way to the writer.
 pub(super) struct Writer {
     control: mpsc::Sender<Control>,
     deliveries: mpsc::Sender<Waiting>,
+    /// How the task that takes only deliveries is told to end, if there is one.
+    deliveries_end: Option<mpsc::Sender<Control>>,
     bytes: Arc<Semaphore>,
     bytes_max: u32,
     pub(super) work: watch::Sender<u64>,
     pub(super) feed: watch::Sender<u64>,
 }
 
+/// What a writer is started with.
+pub(super) struct WriterParts {
+    pub(super) directory: Directory,
+    pub(super) readers: Arc<Readers>,
+    pub(super) env: Env,
+}
+
 impl Writer {
-    /// Starts the task on a connection that is open and up to date.
-    pub(super) async fn start(
-        directory: Directory,
-        connection: SqliteConnection,
-        readers: Arc<Readers>,
-        options: &StoreOptions,
-        env: Env,
-    ) -> Result<Self, StoreError> {
-        let StoreOptions { shards, queue_requests_max, queue_bytes_max, .. } = *options;
+    /// Starts the one task of the embedded database, on a connection that is open and up to date.
+    pub(super) fn of_file(parts: WriterParts, link: Link, options: &StoreOptions) -> Result<Self, StoreError> {
         let (control, control_queue) = mpsc::channel(CONTROL_REQUESTS_MAX);
-        let (deliveries, delivery_queue) = mpsc::channel(queue_requests_max.max(1));
-        let (work, feed) = (watch::Sender::new(0), watch::Sender::new(0));
-        let path = directory.database();
-        let link = Link::new(connection, &path).await?;
-        let task = Task {
-            _directory: directory,
-            path,
-            shards,
-            link: Some(link),
-            readers,
-            restarts: control.downgrade(),
-            control: control_queue,
-            deliveries: delivery_queue,
-            work: work.clone(),
-            feed: feed.clone(),
-            env,
-            failed_at: None,
-            failing: false,
-        };
-        spawn_thread("store-writer", task.run())?;
-        let bytes_max = u32::try_from(queue_bytes_max).unwrap_or(u32::MAX);
+        let (deliveries, delivery_queue) = mpsc::channel(options.queue_requests_max.max(1));
+        let writer = Self::new(control, deliveries, None, options);
+        let path = parts.directory.database();
+        let source = Source::File(path.clone());
+        let parts = writer.task_parts(parts, source, 0, options);
+        let task = Task::new(parts, Some(link), control_queue, delivery_queue);
+        task.with_checkpoints(path, writer.control.downgrade()).start("store-writer")?;
+        Ok(writer)
+    }
+
+    /// Starts a task for each queue. They connect when there is something to do.
+    pub(super) fn of_server(
+        parts: WriterParts,
+        server: &Arc<Server>,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let (control, control_queue) = mpsc::channel(CONTROL_REQUESTS_MAX);
+        let (deliveries, delivery_queue) = mpsc::channel(options.queue_requests_max.max(1));
+        let (deliveries_end, end_queue) = mpsc::channel(1);
+        let (_, no_deliveries) = mpsc::channel(1);
+        let writer = Self::new(control, deliveries, Some(deliveries_end), options);
+        let stripe = parts.env.id_entropy()[0] % STRIPES;
+        let source = |isolation| Source::Server(Arc::clone(server), isolation);
+        let parts = writer.task_parts(parts, source(Isolation::ReadCommitted), stripe, options);
+        let mut delivering = parts.clone();
+        delivering.source = source(Isolation::Snapshot);
+        delivering.stripe = i64::from((stripe + 1) % STRIPES);
+        Task::new(parts, None, control_queue, no_deliveries).start("store-writer")?;
+        Task::new(delivering, None, end_queue, delivery_queue).start("store-deliveries")?;
+        Ok(writer)
+    }
+
+    fn new(
+        control: mpsc::Sender<Control>,
+        deliveries: mpsc::Sender<Waiting>,
+        deliveries_end: Option<mpsc::Sender<Control>>,
+        options: &StoreOptions,
+    ) -> Self {
+        let bytes_max = u32::try_from(options.queue_bytes_max).unwrap_or(u32::MAX);
         let bytes = Arc::new(Semaphore::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
-        Ok(Self { control, deliveries, bytes, bytes_max, work, feed })
+        let (work, feed) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { control, deliveries, deliveries_end, bytes, bytes_max, work, feed }
+    }
+
+    fn task_parts(&self, parts: WriterParts, source: Source, stripe: u8, options: &StoreOptions) -> TaskParts {
+        TaskParts {
+            _directory: Arc::new(parts.directory),
+            source,
+            lease_time: options.lease_time,
+            shard_count: options.shards,
+            stripe: i64::from(stripe),
+            readers: parts.readers,
+            work: self.work.clone(),
+            feed: self.feed.clone(),
+            env: parts.env,
+        }
     }
 
     /// Queues a delivery if there is room, and waits for its answer.
@@ -104,10 +123,22 @@ impl Writer {
 
     /// Queues anything else, and waits for its answer.
     pub(super) async fn control<A>(&self, request: impl FnOnce(Reply<A>) -> Control) -> Result<A, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.control.send(request(reply)).await.map_err(|_| closed())?;
-        answer.await.unwrap_or_else(|_| Err(unanswered()))
+        ask(&self.control, request).await
     }
+
+    /// Does what is queued, and ends. Says that it is closed if it was before.
+    pub(super) async fn close(&self) -> Result<(), StoreError> {
+        if let Some(deliveries_end) = &self.deliveries_end {
+            ask(deliveries_end, Control::Close).await?;
+        }
+        ask(&self.control, Control::Close).await
+    }
+}
+
+async fn ask<A>(queue: &mpsc::Sender<Control>, request: impl FnOnce(Reply<A>) -> Control) -> Result<A, StoreError> {
+    let (reply, answer) = oneshot::channel();
+    queue.send(request(reply)).await.map_err(|_| closed())?;
+    answer.await.unwrap_or_else(|_| Err(unanswered()))
 }
 
 fn closed() -> StoreError {
@@ -116,197 +147,4 @@ fn closed() -> StoreError {
 
 fn unanswered() -> StoreError {
     StoreError::Unknown("it closed before it answered".to_owned())
-}
-
-/// A connection, and what holds only as long as it does.
-struct Link {
-    connection: SqliteConnection,
-    sequences: Sequences,
-    file: FileIdentity,
-}
-
-impl Link {
-    async fn new(mut connection: SqliteConnection, path: &std::path::Path) -> Result<Self, sqlx::Error> {
-        let file = FileIdentity::of(path)?;
-        let sequences = Sequences::load(&mut connection).await?;
-        Ok(Self { connection, sequences, file })
-    }
-}
-
-/// Whom a commit concerns beside those who asked for it.
-struct Hints {
-    work_changed: bool,
-    feed_changed: bool,
-}
-
-struct Task {
-    _directory: Directory,
-    path: PathBuf,
-    shards: u16,
-    link: Option<Link>,
-    readers: Arc<Readers>,
-    /// How the checkpoint task asks for its request to be done.
-    restarts: mpsc::WeakSender<Control>,
-    control: mpsc::Receiver<Control>,
-    deliveries: mpsc::Receiver<Waiting>,
-    work: watch::Sender<u64>,
-    feed: watch::Sender<u64>,
-    env: Env,
-    /// When the last attempt to connect failed, by the monotonic clock.
-    failed_at: Option<Duration>,
-    /// Whether the last transaction failed.
-    failing: bool,
-}
-
-impl Task {
-    async fn run(mut self) {
-        let mut checkpointer = checkpoint::start(self.path.clone(), self.restarts.clone());
-        let mut closing = None;
-        while let Some(mut group) = self.collect().await {
-            if let Some(reply) = group.take_close() {
-                // Nothing more comes in, and what is queued is still done.
-                self.control.close();
-                self.deliveries.close();
-                closing = Some(reply);
-            }
-            let (rows, body_bytes, restarts_log) = (group.rows(), group.body_bytes(), group.restarts_log());
-            self.commit(group).await;
-            checkpointer.written(rows, body_bytes);
-            if restarts_log {
-                self.restart_log().await;
-            }
-        }
-        checkpointer.stop().await;
-        self.end().await;
-        if let Some(reply) = closing {
-            let _ = reply.send(Ok(()));
-        }
-    }
-
-    /// Waits for a request and takes all that has come with it. `None` when no more can come.
-    async fn collect(&mut self) -> Option<Group> {
-        let mut group = Group::default();
-        tokio::select! {
-            biased;
-            Some(control) = self.control.recv() => group.control(control),
-            Some(waiting) = self.deliveries.recv() => group.deliver(waiting),
-            else => return None,
-        }
-        while group.has_room()
-            && let Ok(control) = self.control.try_recv()
-        {
-            group.control(control);
-        }
-        while group.has_room()
-            && let Ok(waiting) = self.deliveries.try_recv()
-        {
-            group.deliver(waiting);
-        }
-        Some(group)
-    }
-
-    async fn commit(&mut self, mut group: Group) {
-        let outcome = self.transact(&mut group).await;
-        match &outcome {
-            Ok(hints) => {
-                // Before the answers: whoever is woken by one finds the hints given.
-                if hints.work_changed {
-                    self.work.send_modify(|changes| *changes += 1);
-                }
-                if hints.feed_changed {
-                    self.feed.send_modify(|changes| *changes += 1);
-                }
-            }
-            // Whatever went wrong may be wrong with the connection: the next group gets a new one.
-            Err(_) => self.link = None,
-        }
-        self.tell(outcome.as_ref().err());
-        group.settle(&outcome.map(|_| ()));
-    }
-
-    /// Logs that the store fails, and that it works again: once each, however many requests come meanwhile.
-    fn tell(&mut self, error: Option<&StoreError>) {
-        match error {
-            Some(error) if !self.failing => tracing::error!(%error, "the store fails"),
-            None if self.failing => tracing::info!("the store works again"),
-            Some(_) | None => {}
-        }
-        self.failing = error.is_some();
-    }
-
-    async fn transact(&mut self, group: &mut Group) -> Result<Hints, StoreError> {
-        let link = self.connect().await?;
-        let mut transaction = link.connection.begin_with("BEGIN IMMEDIATE").await?;
-        let mut unit = Unit::new(&mut transaction, link.sequences.clone());
-        let applied = group.apply(&mut unit).await;
-        let Unit { sequences, work_changed, feed_changed, .. } = unit;
-        if let Err(error) = applied {
-            // If even this fails, the connection is dropped, and the transaction with it.
-            let _ = transaction.rollback().await;
-            // Whatever it was, it may have been a neighbour's: everybody may try again.
-            return Err(StoreError::Unavailable(error.to_string()));
-        }
-        transaction.commit().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
-        link.sequences = sequences;
-        Ok(Hints { work_changed, feed_changed })
-    }
-
-    /// The connection to the file that now has the database's name, a new one if need be.
-    async fn connect(&mut self) -> Result<&mut Link, StoreError> {
-        let current = FileIdentity::of(&self.path);
-        let unchanged = self.link.take().filter(|link| current.as_ref().is_ok_and(|current| *current == link.file));
-        let link = match unchanged {
-            Some(link) => link,
-            None => self.connect_again().await?,
-        };
-        Ok(self.link.insert(link))
-    }
-
-    async fn connect_again(&mut self) -> Result<Link, StoreError> {
-        let now = self.env.clock.monotonic();
-        if self.failed_at.is_some_and(|failed_at| now < failed_at + RECONNECT_PAUSE) {
-            return Err(StoreError::Unavailable("it could not be reached a moment ago".to_owned()));
-        }
-        let connected = match schema::reconnect(&self.path, self.shards).await {
-            Ok(connection) => Link::new(connection, &self.path).await,
-            Err(error) => Err(error),
-        };
-        match connected {
-            Ok(link) => {
-                self.failed_at = None;
-                self.readers.follow(&link.file);
-                Ok(link)
-            }
-            Err(error) => {
-                self.failed_at = Some(now);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Folds the rest of the log into the database. Nobody writes meanwhile, so the next transaction begins a new log.
-    async fn restart_log(&mut self) {
-        if let Some(link) = &mut self.link
-            && let Err(error) = checkpoint::finish(&mut link.connection).await
-        {
-            tracing::warn!(%error, "the log could not be folded into the database");
-        }
-    }
-
-    async fn end(mut self) {
-        self.readers.close().await;
-        let Some(mut link) = self.link.take() else { return };
-        if let Err(error) = checkpoint::truncate(&mut link.connection).await {
-            tracing::warn!(%error, "the log stays beside the database");
-        }
-        if let Err(error) = link.connection.close().await {
-            tracing::warn!(%error, "the database was not closed well");
-        }
-    }
-}
-
-impl Group {
-    fn has_room(&self) -> bool {
-        self.rows() < GROUP_ROWS_MAX && self.body_bytes() < GROUP_BYTES_MAX
-    }
 }

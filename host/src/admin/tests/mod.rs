@@ -20,7 +20,7 @@ use crate::cli::rig::http::{Answer, Connection};
 use crate::env::{self, Env, ManualClock, SeededEntropy};
 use crate::model::time::Timestamp;
 use crate::secrets::Secret;
-use crate::store::{Store, StoreOptions};
+use crate::store::{LeaseTime, Store, StoreOptions};
 use crate::telemetry;
 
 /// 2030-01-01T00:00:00Z.
@@ -43,6 +43,8 @@ impl Desk {
         let env = Env { clock, entropy: Arc::new(SeededEntropy::new(7)) };
         let options = StoreOptions {
             data: data.path().to_owned(),
+            database_url: None,
+            lease_time: LeaseTime::Runtime,
             shards: 1,
             queue_requests_max: 100,
             queue_bytes_max: 1_000_000,

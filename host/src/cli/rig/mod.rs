@@ -6,6 +6,7 @@
 
 pub mod github;
 pub mod http;
+pub mod mariadb;
 pub mod process;
 pub mod receiver;
 pub mod sink;

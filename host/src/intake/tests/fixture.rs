@@ -30,7 +30,7 @@ use crate::model::pack::{
 use crate::model::presets::preset;
 use crate::model::time::Timestamp;
 use crate::secrets::Secrets;
-use crate::store::{EventFilter, PageRequest, Store, StoreOptions};
+use crate::store::{EventFilter, LeaseTime, PageRequest, Store, StoreOptions};
 
 /// What the host's clock shows.
 pub(in crate::intake) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -176,6 +176,8 @@ impl World {
 async fn store_with_pack(data: &TempDir, routes: Vec<Route>, env: &Env) -> (Store, ActiveGeneration) {
     let options = StoreOptions {
         data: data.path().to_owned(),
+        database_url: None,
+        lease_time: LeaseTime::Runtime,
         shards: 1,
         queue_requests_max: 1_024,
         queue_bytes_max: 64 * 1024 * 1024,

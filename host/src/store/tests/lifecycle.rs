@@ -98,7 +98,7 @@ async fn a_second_process_is_refused() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory).await.unwrap();
     assert!(refusal(&directory).await.contains("another process"));
-    assert!(matches!(migrate(&directory.path().join("data")).await, Err(StoreError::Unusable(_))));
+    assert!(matches!(migrate(&directory.path().join("data"), None).await, Err(StoreError::Unusable(_))));
     store.close().await;
     open(&directory).await.unwrap();
 }
@@ -167,10 +167,10 @@ async fn another_number_of_shards_is_refused() {
 async fn a_migration_says_what_it_did() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
-    let first = migrate(&data).await.unwrap();
-    assert_eq!((first.from, first.to, first.applied.len()), (0, 1, 1));
-    let second = migrate(&data).await.unwrap();
-    assert_eq!((second.from, second.to, second.applied.len()), (1, 1, 0));
+    let first = migrate(&data, None).await.unwrap();
+    assert_eq!((first.from, first.to, first.applied.len()), (0, 2, 2));
+    let second = migrate(&data, None).await.unwrap();
+    assert_eq!((second.from, second.to, second.applied.len()), (2, 2, 0));
     open(&directory).await.unwrap();
 }
 

@@ -1,12 +1,11 @@
-//! The store's tests: on real databases in temporary directories, with time that the test moves.
+//! The store's tests: on real databases, with time that the test moves. What a store must do stands once, in
+//! `conformance`, and is tried on each engine; the rest is about one of them.
 
-mod claiming;
-mod finishing;
 mod lifecycle;
-mod listing;
-mod materializing;
-mod publishing;
-mod stats;
+mod mariadb;
+mod on_mariadb;
+mod on_sqlite;
+mod shared;
 mod tamper;
 
 use std::sync::Arc;
@@ -35,6 +34,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// A store with a namespace `acme` and a pack `github` in its first generation.
 struct Fixture {
     store: Store,
+    options: StoreOptions,
     directory: Arc<TempDir>,
     clock: Arc<ManualClock>,
     ids: AtomicU64,
@@ -43,6 +43,8 @@ struct Fixture {
 fn options(directory: &TempDir) -> StoreOptions {
     StoreOptions {
         data: directory.path().join("data"),
+        database_url: None,
+        lease_time: LeaseTime::Runtime,
         shards: 2,
         queue_requests_max: 1_024,
         queue_bytes_max: 16 * 1024 * 1024,
@@ -72,18 +74,21 @@ fn failure() -> Failure {
 }
 
 impl Fixture {
+    /// On the embedded database.
     async fn new() -> Self {
-        Self::with(|_| {}).await
+        Self::begin(None, |_| {}).await
     }
 
-    async fn with(adjust: impl FnOnce(&mut StoreOptions)) -> Self {
+    /// On a server's database, or on the embedded one.
+    async fn begin(database_url: Option<DatabaseUrl>, adjust: impl FnOnce(&mut StoreOptions)) -> Self {
         let directory = Arc::new(TempDir::new().unwrap());
         let mut options = options(&directory);
+        options.database_url = database_url;
         adjust(&mut options);
         let clock = Arc::new(ManualClock::at(START));
-        let store = Store::open(options, env(&clock)).await.unwrap();
+        let store = Store::open(options.clone(), env(&clock)).await.unwrap();
         store.ensure_namespaces(&[namespace()], START).await.unwrap();
-        let fixture = Self { store, directory, clock, ids: AtomicU64::new(1) };
+        let fixture = Self { store, options, directory, clock, ids: AtomicU64::new(1) };
         assert_eq!(fixture.install(1).await, Installed { number: GenerationNumber(1), new: true });
         fixture
     }
@@ -202,7 +207,7 @@ impl Fixture {
     /// Closes the store and opens it again.
     async fn reopen(mut self) -> Self {
         self.store.close().await;
-        self.store = Store::open(options(&self.directory), env(&self.clock)).await.unwrap();
+        self.store = Store::open(self.options.clone(), env(&self.clock)).await.unwrap();
         self
     }
 }

@@ -1,28 +1,116 @@
-//! Changes to the database behind the store's back.
+//! What is done to a database behind the store's back, and what is seen there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 
 use super::Fixture;
+use crate::store::claiming;
+use crate::store::connection::Connection;
+use crate::store::dialect::Engine;
+use crate::store::sequences::Sequences;
+use crate::store::server::{Isolation, Server};
+use crate::store::stored::Values;
+use crate::store::unit::{Terms, Unit};
 
 /// Another connection to a store's database, as a person with a shell has.
-pub(super) struct Tampering(pub(super) SqliteConnection);
+pub(super) enum Tampering {
+    Sqlite(SqliteConnection),
+    MariaDb(MySqlConnection),
+}
 
 impl Tampering {
     pub(super) async fn with(fixture: &Fixture) -> Self {
+        if let Some(url) = &fixture.options.database_url {
+            let server = Server::open(url, fixture.store.shard_count(), 0).await.unwrap();
+            return Self::MariaDb(server.connect(Isolation::Snapshot).await.unwrap());
+        }
         let path = fixture.directory.path().join("data").join("forebay.sqlite");
-        Self(SqliteConnectOptions::new().filename(path).connect().await.unwrap())
+        Self::Sqlite(SqliteConnectOptions::new().filename(path).connect().await.unwrap())
+    }
+
+    pub(super) fn connection(&mut self) -> Connection<'_> {
+        match self {
+            Self::Sqlite(connection) => Connection::Sqlite(connection),
+            Self::MariaDb(connection) => Connection::MySql { connection, engine: Engine::MySql { shares_locks: true } },
+        }
     }
 
     pub(super) async fn execute(&mut self, statement: &str) {
-        sqlx::query(AssertSqlSafe(statement)).execute(&mut self.0).await.unwrap();
+        self.connection().execute(AssertSqlSafe(statement), Values::default()).await.unwrap();
     }
 
     pub(super) async fn count(&mut self, query: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.0).await.unwrap()
+        self.connection().fetch_one(AssertSqlSafe(query), Values::default()).await.unwrap().value(0).unwrap()
+    }
+
+    /// Keeps everybody from storing deliveries, until [`Tampering::let_go`].
+    pub(super) async fn hold_deliveries(&mut self) {
+        self.connection().begin().await.unwrap();
+        if let Self::MariaDb(_) = self {
+            self.count("SELECT count(*) FROM namespace FOR UPDATE").await;
+        }
+    }
+
+    pub(super) async fn let_go(&mut self) {
+        self.connection().rollback().await.unwrap();
     }
 
     pub(super) async fn close(self) {
-        self.0.close().await.unwrap();
+        match self {
+            Self::Sqlite(connection) => connection.close().await.unwrap(),
+            Self::MariaDb(connection) => connection.close().await.unwrap(),
+        }
+    }
+}
+
+impl Fixture {
+    /// What the engine does for a claim of 32 rows, which is then undone: virtual machine steps of SQLite, rows that a
+    /// server's handlers read.
+    pub(super) async fn claim_cost(&self) -> u64 {
+        let mut tampering = Tampering::with(self).await;
+        let mut cost = 0;
+        // The second time, the pages are cached and the statements prepared.
+        for _ in 0..2 {
+            let counter = Arc::new(AtomicU64::new(0));
+            if let Tampering::Sqlite(connection) = &mut tampering {
+                let counted = Arc::clone(&counter);
+                connection.lock_handle().await.unwrap().set_progress_handler(1, move || {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    true
+                });
+            }
+            let before = tampering.rows_read().await;
+            self.claim_and_undo(&mut tampering).await;
+            cost = tampering.rows_read().await - before + counter.load(Ordering::Relaxed);
+            if let Tampering::Sqlite(connection) = &mut tampering {
+                connection.lock_handle().await.unwrap().remove_progress_handler();
+            }
+        }
+        tampering.close().await;
+        cost
+    }
+
+    async fn claim_and_undo(&self, tampering: &mut Tampering) {
+        let mut connection = tampering.connection();
+        connection.begin().await.unwrap();
+        let terms = Terms { shard_count: 1, stripe: 0, database_now: None };
+        let mut unit = Unit::new(connection.reborrow(), Sequences::default(), terms, 0);
+        let answers = claiming::apply(&mut unit, vec![self.request(32)]).await.unwrap();
+        assert_eq!(answers[0].as_ref().unwrap().len(), 32);
+        connection.rollback().await.unwrap();
+    }
+}
+
+impl Tampering {
+    /// Rows that the server has read for this session; 0 where there is no server.
+    async fn rows_read(&mut self) -> u64 {
+        let Self::MariaDb(_) = self else { return 0 };
+        let text = "SELECT CAST(sum(variable_value) AS SIGNED) FROM information_schema.session_status \
+                    WHERE variable_name LIKE 'HANDLER_READ%'";
+        u64::try_from(self.count(text).await).unwrap()
     }
 }

@@ -28,7 +28,7 @@ use crate::model::time::Timestamp;
 use crate::model::work_item::WorkType;
 use crate::publish::PublishOptions;
 use crate::secrets::Secrets;
-use crate::store::{ClaimRequest, Delivery, Disposition, Finish, Finished, NewEvent, StoreOptions};
+use crate::store::{ClaimRequest, Delivery, Disposition, Finish, Finished, LeaseTime, NewEvent, StoreOptions};
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 /// Nothing takes this long: a test that waits for longer has failed.
@@ -64,6 +64,8 @@ impl World {
         let clock = Arc::new(ManualClock::at(START));
         let options = StoreOptions {
             data: directory.path().join("data"),
+            database_url: None,
+            lease_time: LeaseTime::Runtime,
             shards: 1,
             queue_requests_max: 4_096,
             queue_bytes_max: 64 << 20,

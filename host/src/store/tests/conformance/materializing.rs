@@ -21,7 +21,7 @@ fn page<Id>(limit: u32) -> PageRequest<Id> {
 // MAT-1
 #[tokio::test]
 async fn a_delivery_is_stored_whole() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let event = fixture.event("d-1", Some("repo-1"), "{\"n\":1.5}");
     let (id, work_item_id) = (event.id, event.work_item_id);
     let delivery = fixture.delivery(vec![event]);
@@ -51,7 +51,7 @@ async fn a_delivery_is_stored_whole() {
 // ADM-5
 #[tokio::test]
 async fn the_same_delivery_twice_is_one_event() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let delivery = fixture.delivery(vec![fixture.event("d-1", None, "body")]);
     let (receipt_id, events) = (delivery.receipt_id, vec![delivery.events[0].id]);
     fixture.store.enqueue(delivery).await.unwrap();
@@ -65,7 +65,7 @@ async fn the_same_delivery_twice_is_one_event() {
 // ADM-5
 #[tokio::test]
 async fn the_same_key_with_another_payload_changes_nothing() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (event_id, _) = fixture.deliver("d-1", None).await;
     let other = enqueue(&fixture, vec![fixture.event("d-2", None, "x"), fixture.event("d-1", None, "other")]).await;
     assert_eq!(other, Enqueued::Conflict { event_id });
@@ -76,7 +76,7 @@ async fn the_same_key_with_another_payload_changes_nothing() {
 // ADM-5
 #[tokio::test]
 async fn a_delivery_that_contradicts_itself_is_not_stored() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let first = fixture.event("d-1", None, "one");
     let first_id = first.id;
     let answer = enqueue(&fixture, vec![first, fixture.event("d-1", None, "two")]).await;
@@ -87,7 +87,7 @@ async fn a_delivery_that_contradicts_itself_is_not_stored() {
 // ADM-5
 #[tokio::test]
 async fn a_redelivery_after_an_upgrade_is_still_the_same_event() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (event_id, _) = fixture.deliver("d-1", Some("repo")).await;
     let upgraded = fixture.install(2).await;
     let mut again = fixture.delivery(vec![fixture.event("d-1", Some("repo-by-new-rules"), "d-1")]);
@@ -99,7 +99,7 @@ async fn a_redelivery_after_an_upgrade_is_still_the_same_event() {
 // MAT-4
 #[tokio::test]
 async fn the_same_key_and_rules_with_another_source_is_another_delivery() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (event_id, _) = fixture.deliver("d-1", Some("repo-1")).await;
     let answer = enqueue(&fixture, vec![fixture.event("d-1", Some("repo-2"), "d-1")]).await;
     assert_eq!(answer, Enqueued::Conflict { event_id });
@@ -108,7 +108,7 @@ async fn the_same_key_and_rules_with_another_source_is_another_delivery() {
 // ADM-6
 #[tokio::test]
 async fn many_events_of_one_delivery_keep_their_order() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let events: Vec<_> = (0..200).map(|n| fixture.event(&format!("d-{n}"), None, &n.to_string())).collect();
     let expected: Vec<_> = events.iter().map(|event| event.id).collect();
     let work_items: Vec<_> = events.iter().map(|event| event.work_item_id).collect();
@@ -120,7 +120,7 @@ async fn many_events_of_one_delivery_keep_their_order() {
 // MAT-3, MAT-4
 #[tokio::test]
 async fn many_identical_deliveries_at_once_are_one_event() {
-    let fixture = Arc::new(Fixture::new().await);
+    let fixture = Arc::new(start().await);
     let mut calls = Vec::new();
     for _ in 0..64 {
         let fixture = Arc::clone(&fixture);
@@ -144,7 +144,7 @@ async fn many_identical_deliveries_at_once_are_one_event() {
 // MAT-5
 #[tokio::test]
 async fn a_delivery_of_which_one_event_is_known_brings_the_others() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (known, _) = fixture.deliver("d-40", None).await;
     let events: Vec<_> = (0..89)
         .map(|n| {
@@ -161,7 +161,7 @@ async fn a_delivery_of_which_one_event_is_known_brings_the_others() {
 // MAT-6
 #[tokio::test]
 async fn an_event_without_its_work_item_gets_it() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (event_id, lost) = fixture.deliver("d-1", Some("repo")).await;
     let mut tampering = Tampering::with(&fixture).await;
     tampering.execute("DELETE FROM work_item").await;
@@ -181,7 +181,7 @@ async fn an_event_without_its_work_item_gets_it() {
 // MAT-2
 #[tokio::test]
 async fn what_is_not_installed_is_refused() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let delivery = || fixture.delivery(vec![fixture.event("d-1", None, "body")]);
     let strange = Delivery { namespace: "nobody".parse().unwrap(), ..delivery() };
     let unknown = Delivery { generation: GenerationNumber(7), ..delivery() };
@@ -194,7 +194,7 @@ async fn what_is_not_installed_is_refused() {
 // MAT-5: in one transaction, and so for every neighbour of a delivery that is refused, known or contradicted.
 #[tokio::test]
 async fn neighbours_do_not_hurt_one_another() {
-    let fixture = Arc::new(Fixture::new().await);
+    let fixture = Arc::new(start().await);
     fixture.deliver("known", None).await;
     let mut deliveries = Vec::new();
     for n in 0..30 {
@@ -226,7 +226,7 @@ async fn neighbours_do_not_hurt_one_another() {
 /// Makes deliveries with bodies of `length` until one is refused at once. The writer is held up meanwhile.
 async fn refused_queue(fixture: &Fixture, length: usize) -> &'static str {
     let mut tampering = Tampering::with(fixture).await;
-    tampering.execute("BEGIN IMMEDIATE").await;
+    tampering.hold_deliveries().await;
     let body = "x".repeat(length);
     let mut waiting = Vec::new();
     loop {
@@ -244,15 +244,17 @@ async fn refused_queue(fixture: &Fixture, length: usize) -> &'static str {
 // ADM-2
 #[tokio::test]
 async fn a_full_queue_is_said_at_once() {
-    let few = Fixture::with(|options| options.queue_requests_max = 4).await;
+    let few = start_with(|options| options.queue_requests_max = 4).await;
     assert_eq!(refused_queue(&few, 1).await, "requests");
-    let small = Fixture::with(|options| options.queue_bytes_max = 1_000).await;
+    let small = start_with(|options| options.queue_bytes_max = 1_000).await;
     assert_eq!(refused_queue(&small, 600).await, "bytes");
 }
 
 // ADM-2
 #[tokio::test]
 async fn a_delivery_larger_than_the_queue_may_have_it_for_itself() {
-    let fixture = Fixture::with(|options| options.queue_bytes_max = 1_000).await;
-    fixture.deliver(&"y".repeat(2_000), None).await;
+    let fixture = start_with(|options| options.queue_bytes_max = 1_000).await;
+    let event = fixture.event("d-1", None, &"y".repeat(2_000));
+    let answer = fixture.store.enqueue(fixture.delivery(vec![event])).await.unwrap();
+    assert!(matches!(answer, Enqueued::Stored { .. }));
 }

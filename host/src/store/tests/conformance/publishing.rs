@@ -45,7 +45,7 @@ fn a_destinations_shard_never_changes() {
 // TL-2
 #[tokio::test]
 async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let messages: Vec<_> = (0..6).map(|_| fixture.message("sink", NOW)).collect();
     let all: Vec<_> = messages.iter().map(|message| message.id).collect();
     fixture.emit(messages).await;
@@ -76,7 +76,7 @@ async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
 // TL-4
 #[tokio::test]
 async fn an_admission_counts_an_attempt_and_its_outcome_ends_it() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (id, lease) = scheduled(&fixture).await;
     assert_eq!(admit(&fixture, lease, id, 2).await, Admission::Moved, "another generation");
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Admitted { attempt: 1 });
@@ -101,7 +101,7 @@ async fn an_admission_counts_an_attempt_and_its_outcome_ends_it() {
 // TL-5
 #[tokio::test]
 async fn a_cancel_before_the_admission_is_never_overtaken() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (id, lease) = scheduled(&fixture).await;
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Cancelled);
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Already);
@@ -113,7 +113,7 @@ async fn a_cancel_before_the_admission_is_never_overtaken() {
 // TL-5
 #[tokio::test]
 async fn after_the_admission_a_command_comes_too_late() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (id, lease) = scheduled(&fixture).await;
     admit(&fixture, lease, id, 1).await;
     let too_late = MessageState::Publishing;
@@ -127,7 +127,7 @@ async fn after_the_admission_a_command_comes_too_late() {
 // TL-5
 #[tokio::test]
 async fn a_cancel_and_an_admission_at_once_have_one_winner() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     for _ in 0..20 {
         let message = fixture.message("sink", NOW);
         fixture.emit(vec![message.clone()]).await;
@@ -150,7 +150,7 @@ async fn acquire_again(fixture: &Fixture) -> ShardLease {
 // TL-5
 #[tokio::test]
 async fn a_reschedule_makes_a_new_generation() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (id, lease) = scheduled(&fixture).await;
     admit(&fixture, lease, id, 1).await;
     record(&fixture, lease, id, 1, AfterAttempt::RetryAt(NOW)).await;
@@ -172,7 +172,7 @@ async fn a_reschedule_makes_a_new_generation() {
 // TL-6
 #[tokio::test]
 async fn the_next_owner_finds_and_settles_what_a_dead_one_left() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let messages: Vec<_> = (0..3).map(|_| fixture.message("sink", NOW)).collect();
     let mut all: Vec<_> = messages.iter().map(|message| message.id).collect();
     all.sort_unstable();
@@ -195,7 +195,7 @@ async fn the_next_owner_finds_and_settles_what_a_dead_one_left() {
 // TL-7
 #[tokio::test]
 async fn an_owner_that_lost_its_shard_admits_and_records_nothing() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (id, old) = scheduled(&fixture).await;
     let other = fixture.message("sink", NOW);
     fixture.emit(vec![other.clone()]).await;
@@ -220,7 +220,7 @@ async fn an_owner_that_lost_its_shard_admits_and_records_nothing() {
 // TL-7
 #[tokio::test]
 async fn a_shard_is_renewed_given_up_and_taken_again() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let runtime = fixture.runtime();
     let acquire = async |runtime| fixture.store.acquire_shard(ShardId(0), runtime, LEASE, fixture.now()).await.unwrap();
     let lease = acquire(runtime).await.unwrap();
@@ -242,7 +242,7 @@ async fn expire(fixture: &Fixture, lease: ShardLease, id: MessageId) -> bool {
 // TL-3
 #[tokio::test]
 async fn a_message_expires_when_its_time_is_over_and_not_before() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let mut message = fixture.message("sink", NOW);
     message.expire_at = Some(NOW + Duration::from_secs(10));
     let forever = fixture.message("sink", NOW);
@@ -259,7 +259,7 @@ async fn a_message_expires_when_its_time_is_over_and_not_before() {
 // TL-2
 #[tokio::test]
 async fn a_longer_feed_is_told() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let mut feed = fixture.store.subscribe_feed();
     let (id, lease) = scheduled(&fixture).await;
     assert!(feed.has_changed().unwrap());

@@ -1,14 +1,11 @@
 //! Claims: who gets what, in which order, and at what cost.
 
-use sqlx::Connection;
-
 use super::*;
-use crate::store::unit::{Sequences, Unit};
 
 // CLM-1
 #[tokio::test]
 async fn a_row_has_one_owner() {
-    let fixture = Arc::new(Fixture::new().await);
+    let fixture = Arc::new(start().await);
     let events = (0..300).map(|n| fixture.event(&format!("d-{n}"), None, "body")).collect();
     fixture.store.enqueue(fixture.delivery(events)).await.unwrap();
     let calls: Vec<_> = (0..40)
@@ -32,7 +29,7 @@ async fn a_row_has_one_owner() {
 // CLM-2
 #[tokio::test]
 async fn only_the_scope_that_was_asked_for_is_visible() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, old) = fixture.deliver("d-1", None).await;
     let second = fixture.install(2).await.number;
     let mut delivery = fixture.delivery(vec![fixture.event("d-2", None, "body")]);
@@ -55,7 +52,7 @@ async fn only_the_scope_that_was_asked_for_is_visible() {
 // CLM-4
 #[tokio::test]
 async fn other_work_types_are_invisible() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     fixture.deliver("d-1", None).await;
     let mut other = fixture.request(10);
     other.work_types = vec![WorkType::WorkflowActionApply];
@@ -66,7 +63,7 @@ async fn other_work_types_are_invisible() {
 // CLM-3
 #[tokio::test]
 async fn heads_are_claimed_in_the_order_of_their_places() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let mut heads = Vec::new();
     for n in 0..6 {
         let (_, id) = fixture.deliver(&format!("d-{n}"), Some(&format!("repo-{}", n % 3))).await;
@@ -80,7 +77,7 @@ async fn heads_are_claimed_in_the_order_of_their_places() {
 // CLM-3
 #[tokio::test]
 async fn a_busy_lane_does_not_starve_a_new_one() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     for n in 0..10 {
         fixture.deliver(&format!("busy-{n}"), Some("busy")).await;
         fixture.advance(Duration::from_millis(1));
@@ -101,7 +98,7 @@ async fn a_busy_lane_does_not_starve_a_new_one() {
 // CLM-3
 #[tokio::test]
 async fn order_holds_when_the_clock_is_set_back() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, first) = fixture.deliver("d-1", Some("repo")).await;
     fixture.clock.jump_to(Timestamp::from_millis(START.as_millis() - 3_600_000));
     let (_, second) = fixture.deliver("d-2", Some("repo")).await;
@@ -118,7 +115,7 @@ async fn order_holds_when_the_clock_is_set_back() {
 // CLM-3
 #[tokio::test]
 async fn a_delayed_row_is_invisible_until_it_is_due_and_then_keeps_its_place() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, delayed) = fixture.deliver("d-1", None).await;
     let item = fixture.claim(1).await.pop().unwrap();
     let run_after = fixture.now() + Duration::from_secs(5);
@@ -134,7 +131,7 @@ async fn a_delayed_row_is_invisible_until_it_is_due_and_then_keeps_its_place() {
 // CLM-5
 #[tokio::test]
 async fn a_stale_lease_is_reclaimed_and_the_loser_changes_nothing() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, id) = fixture.deliver("d-1", Some("repo")).await;
     fixture.deliver("d-2", Some("repo")).await;
     let loser = fixture.claim(1).await.pop().unwrap();
@@ -164,7 +161,7 @@ async fn a_stale_lease_is_reclaimed_and_the_loser_changes_nothing() {
 // PRS-1
 #[tokio::test]
 async fn stale_only_never_takes_a_fresh_row() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, stale) = fixture.deliver("d-1", None).await;
     fixture.claim(1).await;
     let (_, fresh) = fixture.deliver("d-2", None).await;
@@ -178,7 +175,7 @@ async fn stale_only_never_takes_a_fresh_row() {
 // RDY-2: whoever waits for work is told when there is some.
 #[tokio::test]
 async fn new_work_is_told() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let mut work = fixture.store.subscribe_work();
     work.mark_unchanged();
     fixture.deliver("d-1", Some("repo")).await;
@@ -189,86 +186,4 @@ async fn new_work_is_told() {
     let item = fixture.claim(1).await.pop().unwrap();
     fixture.finish(&item, done(vec![])).await;
     assert!(work.has_changed().unwrap());
-}
-
-/// Virtual machine steps that SQLite takes for a claim of 32 rows, which is then undone.
-async fn claim_cost(fixture: &Fixture) -> u64 {
-    let mut connection = Tampering::with(fixture).await.0;
-    let mut steps = 0;
-    // The second time, the pages are cached and the statements prepared.
-    for _ in 0..2 {
-        let counter = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&counter);
-        connection.lock_handle().await.unwrap().set_progress_handler(1, move || {
-            counted.fetch_add(1, Ordering::Relaxed);
-            true
-        });
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        let mut unit = Unit::new(&mut transaction, Sequences::default());
-        let answers = crate::store::claiming::apply(&mut unit, vec![fixture.request(32)]).await.unwrap();
-        assert_eq!(answers[0].as_ref().unwrap().len(), 32);
-        transaction.rollback().await.unwrap();
-        connection.lock_handle().await.unwrap().remove_progress_handler();
-        steps = counter.load(Ordering::Relaxed);
-    }
-    connection.close().await.unwrap();
-    steps
-}
-
-/// Delivers events, each in the lane that `source` names.
-async fn fill(fixture: &Fixture, name: &str, rows: usize, source: impl Fn(usize) -> Option<String>) {
-    for first in (0..rows).step_by(1_000) {
-        let last = (first + 1_000).min(rows);
-        let events = (first..last).map(|n| fixture.event(&format!("{name}-{n}"), source(n).as_deref(), "{}")).collect();
-        fixture.store.enqueue(fixture.delivery(events)).await.unwrap();
-    }
-}
-
-async fn finish_all(fixture: &Fixture, disposition: Disposition) {
-    loop {
-        let items = fixture.claim(CLAIM_ROWS_MAX).await;
-        if items.is_empty() {
-            return;
-        }
-        let finishes = items.iter().map(|item| fixture.finish(item, disposition.clone()));
-        assert!(futures_util::future::join_all(finishes).await.iter().all(|finished| *finished == Finished::Applied));
-    }
-}
-
-// CLM-9
-#[tokio::test]
-async fn a_claims_cost_does_not_grow_with_the_backlog() {
-    const BACKLOG: usize = 10_000;
-    let heads = |n: usize| Some(format!("head-{n}"));
-    let plain = Fixture::new().await;
-    fill(&plain, "head", 32, heads).await;
-    let base = claim_cost(&plain).await;
-
-    let deep_lane = Fixture::new().await;
-    fill(&deep_lane, "head", 32, heads).await;
-    fill(&deep_lane, "deep", BACKLOG, |_| Some("head-0".to_owned())).await;
-
-    let many_lanes = Fixture::new().await;
-    fill(&many_lanes, "lane", BACKLOG, heads).await;
-
-    let many_finished = Fixture::new().await;
-    fill(&many_finished, "finished", BACKLOG, |_| None).await;
-    finish_all(&many_finished, done(vec![])).await;
-    fill(&many_finished, "head", 32, heads).await;
-
-    let many_delayed = Fixture::new().await;
-    fill(&many_delayed, "delayed", BACKLOG, |_| None).await;
-    let run_after = many_delayed.now() + Duration::from_secs(3_600);
-    finish_all(&many_delayed, Disposition::Retry { failure: failure(), run_after, leaves_lane: false }).await;
-    fill(&many_delayed, "head", 32, heads).await;
-
-    for (shape, fixture) in [
-        ("deep lane", deep_lane),
-        ("many lanes", many_lanes),
-        ("many finished", many_finished),
-        ("many delayed", many_delayed),
-    ] {
-        let cost = claim_cost(&fixture).await;
-        assert!(cost * 10 <= base * 13, "{shape}: {cost} steps instead of {base}");
-    }
 }

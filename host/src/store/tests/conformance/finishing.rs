@@ -5,7 +5,7 @@ use super::*;
 // CLM-5
 #[tokio::test]
 async fn a_finish_counts_once_and_for_its_owner() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, id) = fixture.deliver("d-1", None).await;
     let item = fixture.claim(1).await.pop().unwrap();
 
@@ -24,7 +24,7 @@ async fn a_finish_counts_once_and_for_its_owner() {
 // CLM-5
 #[tokio::test]
 async fn a_finish_whose_lease_ran_out_counts_until_somebody_reclaims() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, id) = fixture.deliver("d-1", None).await;
     let item = fixture.claim(1).await.pop().unwrap();
     fixture.advance(LEASE * 2);
@@ -35,7 +35,7 @@ async fn a_finish_whose_lease_ran_out_counts_until_somebody_reclaims() {
 // CLM-3
 #[tokio::test]
 async fn a_lane_goes_on_head_by_head() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let mut expected = Vec::new();
     for n in 0..5 {
         expected.push(fixture.deliver(&format!("d-{n}"), Some("repo")).await.1);
@@ -57,7 +57,7 @@ async fn a_lane_goes_on_head_by_head() {
 // CLM-7
 #[tokio::test]
 async fn only_a_failure_spends_the_budget() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, id) = fixture.deliver("d-1", None).await;
     let item = fixture.claim(1).await.pop().unwrap();
     fixture.finish(&item, Disposition::Release).await;
@@ -84,7 +84,7 @@ async fn only_a_failure_spends_the_budget() {
 #[tokio::test]
 async fn a_retrying_head_holds_its_lane_unless_it_leaves() {
     for leaves_lane in [false, true] {
-        let fixture = Fixture::new().await;
+        let fixture = start().await;
         let (_, head) = fixture.deliver("d-1", Some("repo")).await;
         let (_, next) = fixture.deliver("d-2", Some("repo")).await;
         let (_, last) = fixture.deliver("d-3", Some("repo")).await;
@@ -111,7 +111,7 @@ async fn a_retrying_head_holds_its_lane_unless_it_leaves() {
 // CLM-8
 #[tokio::test]
 async fn a_dead_head_holds_its_lane_until_it_is_skipped() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (_, head) = fixture.deliver("d-1", Some("repo")).await;
     let (_, next) = fixture.deliver("d-2", Some("repo")).await;
     let item = fixture.claim(1).await.pop().unwrap();
@@ -129,7 +129,7 @@ async fn a_dead_head_holds_its_lane_until_it_is_skipped() {
 // CLM-8
 #[tokio::test]
 async fn a_dead_head_that_leaves_lets_its_lane_go_on() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     fixture.deliver("d-1", Some("repo")).await;
     let (_, next) = fixture.deliver("d-2", Some("repo")).await;
     let item = fixture.claim(1).await.pop().unwrap();
@@ -140,7 +140,7 @@ async fn a_dead_head_that_leaves_lets_its_lane_go_on() {
 // GST-5: an execution that runs again emits the same messages, and each is stored once.
 #[tokio::test]
 async fn a_message_is_emitted_once() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let message = fixture.message("sink", START);
     fixture.emit(vec![message.clone(), message.clone()]).await;
     fixture.emit(vec![message.clone(), fixture.message("sink", START)]).await;
@@ -156,7 +156,7 @@ async fn a_message_is_emitted_once() {
 // CLM-6
 #[tokio::test]
 async fn a_renewal_says_which_rows_are_still_the_callers() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     for n in 0..3 {
         fixture.deliver(&format!("d-{n}"), None).await;
     }

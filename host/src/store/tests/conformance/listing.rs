@@ -31,7 +31,7 @@ async fn all_messages(fixture: &Fixture, filter: &MessageFilter, limit: u32) -> 
 
 #[tokio::test]
 async fn events_are_listed_newest_first_page_by_page() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     assert!(all_events(&fixture, &EventFilter::default(), 10).await.is_empty());
     let mut expected = Vec::new();
     for n in 0..25 {
@@ -48,7 +48,7 @@ async fn events_are_listed_newest_first_page_by_page() {
 
 #[tokio::test]
 async fn events_are_found_by_tenant_pack_route_and_state() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     fixture.store.ensure_namespaces(&["umbrella".parse().unwrap()], START).await.unwrap();
     let (dead, _) = fixture.deliver("dead", None).await;
     let item = fixture.claim(1).await.pop().unwrap();
@@ -83,7 +83,7 @@ async fn events_are_found_by_tenant_pack_route_and_state() {
 
 #[tokio::test]
 async fn a_page_looks_at_a_bounded_number_of_rows() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let rows = SCAN_ROWS_MAX as usize + 1_500;
     for first in (0..rows).step_by(1_000) {
         let events = (first..(first + 1_000).min(rows)).map(|n| fixture.event(&n.to_string(), None, "")).collect();
@@ -101,7 +101,7 @@ async fn a_page_looks_at_a_bounded_number_of_rows() {
 
 #[tokio::test]
 async fn an_event_is_shown_with_what_became_of_it() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let (id, work_item_id) = fixture.deliver("d-1", Some("repo")).await;
     let item = fixture.claim(1).await.pop().unwrap();
     let messages = vec![fixture.message("sink", START), fixture.message("audit", START)];
@@ -124,7 +124,7 @@ async fn an_event_is_shown_with_what_became_of_it() {
 
 #[tokio::test]
 async fn messages_are_listed_and_found() {
-    let fixture = Fixture::new().await;
+    let fixture = start().await;
     let messages: Vec<_> = (0..7).map(|n| fixture.message(if n % 2 == 0 { "sink" } else { "audit" }, START)).collect();
     let mut newest_first: Vec<_> = messages.iter().map(|message| message.id).collect();
     newest_first.reverse();

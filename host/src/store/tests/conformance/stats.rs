@@ -23,7 +23,7 @@ struct History {
 
 impl History {
     async fn begin(seed: u64) -> Self {
-        let fixture = Fixture::new().await;
+        let fixture = start().await;
         let mut leases = Vec::new();
         for shard in 0..fixture.store.shard_count() {
             let lease = fixture.store.acquire_shard(ShardId(shard), fixture.runtime(), LEASE * 1_000, START);
@@ -163,7 +163,7 @@ async fn the_counters_say_what_the_rows_say_whatever_happened() {
 
 #[tokio::test]
 async fn an_empty_store_has_every_state_at_zero() {
-    let stats = Fixture::new().await.store.stats().await.unwrap();
+    let stats = start().await.store.stats().await.unwrap();
     assert_eq!(stats.work_items.len(), WorkState::ALL.len());
     assert_eq!(stats.messages.len(), MessageState::ALL.len());
     assert!(stats.work_items.values().chain(stats.messages.values()).all(|count| *count == 0));

@@ -1,0 +1,143 @@
+//! A writer's connection: where it comes from, and what holds as long as it does.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sqlx::Connection as _;
+use sqlx::mysql::MySqlConnection;
+use sqlx::sqlite::SqliteConnection;
+
+use super::connection::Connection;
+use super::dialect::Engine;
+use super::file::FileIdentity;
+use super::readers::Readers;
+use super::sequences::Sequences;
+use super::server::{Isolation, Server};
+use super::stored::values;
+use super::{LeaseTime, checkpoint, schema};
+use crate::model::time::Timestamp;
+
+/// What the database's clock says, in milliseconds.
+const DATABASE_NOW: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+
+/// Where a writer's connections come from.
+#[derive(Clone)]
+pub(super) enum Source {
+    /// The file in the data directory. Only one process writes to it.
+    File(PathBuf),
+    /// A server, which others write to as well.
+    Server(Arc<Server>, Isolation),
+}
+
+impl Source {
+    /// Connects, to a database that is as this process left it or, at least, one of the same shape.
+    pub(super) async fn connect(&self, shards: u16, readers: &Readers) -> Result<Link, sqlx::Error> {
+        let database = match self {
+            Source::File(path) => {
+                let connection = schema::reconnect(path, shards).await?;
+                let file = FileIdentity::of(path)?;
+                readers.follow(&file);
+                Database::File { connection, file }
+            }
+            Source::Server(server, isolation) => {
+                let connection = server.connect(*isolation).await?;
+                Database::Server { connection, engine: server.engine() }
+            }
+        };
+        Link::new(database).await
+    }
+
+    /// Whether a connection still leads to what has the database's name.
+    fn is_behind(&self, link: &Link) -> bool {
+        match (self, &link.database) {
+            (Source::File(path), Database::File { file, .. }) => {
+                FileIdentity::of(path).is_ok_and(|current| current == *file)
+            }
+            (Source::File(_) | Source::Server(..), _) => true,
+        }
+    }
+
+    /// Drops a connection that leads to a file which was moved away.
+    pub(super) fn check(&self, link: Option<Link>) -> Option<Link> {
+        link.filter(|link| self.is_behind(link))
+    }
+}
+
+/// A connection, and what holds only as long as it does.
+pub(super) struct Link {
+    database: Database,
+    pub(super) sequences: Sequences,
+}
+
+enum Database {
+    File { connection: SqliteConnection, file: FileIdentity },
+    Server { connection: MySqlConnection, engine: Engine },
+}
+
+impl Database {
+    fn connection(&mut self) -> Connection<'_> {
+        match self {
+            Database::File { connection, .. } => Connection::Sqlite(connection),
+            Database::Server { connection, engine } => Connection::MySql { connection, engine: *engine },
+        }
+    }
+}
+
+impl Link {
+    async fn new(mut database: Database) -> Result<Self, sqlx::Error> {
+        let sequences = Sequences::load(&mut database.connection()).await?;
+        Ok(Self { database, sequences })
+    }
+
+    /// The embedded database, opened and up to date.
+    pub(super) async fn file(connection: SqliteConnection, path: &std::path::Path) -> Result<Self, sqlx::Error> {
+        let file = FileIdentity::of(path)?;
+        Self::new(Database::File { connection, file }).await
+    }
+
+    pub(super) fn connection(&mut self) -> Connection<'_> {
+        self.database.connection()
+    }
+
+    /// Prepares for a transaction over `rows` rows. Returns what the database says the time is, if leases go by it.
+    pub(super) async fn prepare(
+        &mut self,
+        rows: usize,
+        lease_time: LeaseTime,
+    ) -> Result<Option<Timestamp>, sqlx::Error> {
+        let mut connection = self.database.connection();
+        if connection.engine() == Engine::Sqlite {
+            return Ok(None);
+        }
+        self.sequences.stock(&mut connection, rows).await?;
+        match lease_time {
+            LeaseTime::Runtime => Ok(None),
+            LeaseTime::Database => {
+                let row = connection.fetch_one(DATABASE_NOW, values![]).await?;
+                Ok(Some(row.time(0)?))
+            }
+        }
+    }
+
+    /// Folds the rest of the embedded database's log into it. Nobody writes meanwhile, so the next transaction begins a new
+    /// log.
+    pub(super) async fn restart_log(&mut self) -> Result<(), sqlx::Error> {
+        match &mut self.database {
+            Database::File { connection, .. } => checkpoint::finish(connection).await,
+            Database::Server { .. } => Ok(()),
+        }
+    }
+
+    /// Closes the connection, and leaves the embedded database without a log.
+    pub(super) async fn close(self) -> Result<(), sqlx::Error> {
+        match self.database {
+            Database::File { mut connection, .. } => {
+                if let Err(error) = checkpoint::truncate(&mut connection).await {
+                    tracing::warn!(%error, "the log stays beside the database");
+                }
+                connection.close().await
+            }
+            Database::Server { connection, .. } => connection.close().await,
+        }
+    }
+}

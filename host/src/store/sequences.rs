@@ -1,0 +1,105 @@
+//! The numbers that rows are given.
+//!
+//! The embedded database has one writer, which counts on from the largest number that it finds. Where runtimes share a
+//! database, each takes blocks of numbers from it and hands out its own: unique, rising within a runtime, with gaps.
+
+use super::connection::Connection;
+use super::dialect::Engine;
+use super::stored::values;
+use crate::model::time::Timestamp;
+
+/// Numbers that a runtime takes from a shared database at once, at least: one more transaction for so many rows.
+const BLOCK: i64 = 16_384;
+
+/// The tables whose rows are numbered, as the table `sequence` names them.
+const NAMES: [&str; 4] = ["receipt", "event", "lane", "message"];
+
+/// Numbers to hand out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sequences {
+    receipt: Range,
+    event: Range,
+    lane: Range,
+    message: Range,
+    turn: i64,
+}
+
+/// The numbers behind `last`, up to `end`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Range {
+    last: i64,
+    end: i64,
+}
+
+impl Range {
+    fn next(&mut self) -> i64 {
+        assert!(self.last < self.end, "a transaction has numbers for all of its rows");
+        self.last += 1;
+        self.last
+    }
+}
+
+impl Sequences {
+    /// What a new connection begins with.
+    pub(super) async fn load(connection: &mut Connection<'_>) -> Result<Self, sqlx::Error> {
+        match connection.engine() {
+            Engine::Sqlite => Self::after_the_last(connection).await,
+            Engine::MySql { .. } => Ok(Self::default()),
+        }
+    }
+
+    async fn after_the_last(connection: &mut Connection<'_>) -> Result<Self, sqlx::Error> {
+        let text = "SELECT (SELECT max(ordinal) FROM receipt), (SELECT max(ordinal) FROM event), \
+                    (SELECT max(id) FROM lane), (SELECT max(ordinal) FROM message)";
+        let row = connection.fetch_one(text, values![]).await?;
+        let range = |index| {
+            let last = row.value::<Option<i64>>(index)?.unwrap_or(0);
+            Ok::<_, sqlx::Error>(Range { last, end: i64::MAX })
+        };
+        Ok(Self { receipt: range(0)?, event: range(1)?, lane: range(2)?, message: range(3)?, turn: 0 })
+    }
+
+    /// Takes new blocks from a shared database where fewer than `rows` numbers are left, in a transaction of its own.
+    pub(super) async fn stock(&mut self, connection: &mut Connection<'_>, rows: usize) -> Result<(), sqlx::Error> {
+        let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+        let ranges = [&mut self.receipt, &mut self.event, &mut self.lane, &mut self.message];
+        for (name, range) in NAMES.into_iter().zip(ranges) {
+            if range.end - range.last >= rows {
+                continue;
+            }
+            let block = BLOCK.max(rows);
+            connection.begin().await?;
+            // The row is locked by the update; what is read behind it is what was written.
+            connection.execute("UPDATE sequence SET last = last + ? WHERE name = ?", values![block, name]).await?;
+            let row = connection.fetch_one("SELECT last FROM sequence WHERE name = ?", values![name]).await?;
+            connection.commit().await?;
+            let end: i64 = row.value(0)?;
+            *range = Range { last: end - block, end };
+        }
+        Ok(())
+    }
+
+    pub(super) fn receipt(&mut self) -> i64 {
+        self.receipt.next()
+    }
+
+    pub(super) fn event(&mut self) -> i64 {
+        self.event.next()
+    }
+
+    pub(super) fn lane(&mut self) -> i64 {
+        self.lane.next()
+    }
+
+    pub(super) fn message(&mut self) -> i64 {
+        self.message.next()
+    }
+
+    /// A place in the line of claims, behind `last`: the time in microseconds, and in any case behind every place that
+    /// this writer handed out. So lanes are served first come, first served, and a lane's own order holds even when the
+    /// clock is set back.
+    pub(super) fn turn(&mut self, last: i64, now: Timestamp) -> i64 {
+        self.turn = now.as_millis().saturating_mul(1_000).max(self.turn + 1).max(last.saturating_add(1));
+        self.turn
+    }
+}

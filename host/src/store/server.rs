@@ -1,0 +1,179 @@
+//! A server that speaks the MySQL protocol: how it is reached, what it is seen to do, and its schema.
+//!
+//! What a server does is proved by behaviour at every start, not taken from its version: some accept what they do not do.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{ConnectOptions, Connection as _};
+use tokio::time::timeout;
+
+use super::connection::Connection;
+use super::dialect::{Conflict, Engine};
+use super::schema::{MigrationReport, report};
+use super::statement::Statement;
+use super::stored::values;
+use super::{StoreError, behaviour};
+
+/// How long a server may take to answer a new connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Prepared statements kept a connection: more than there are texts.
+const STATEMENTS_MAX: usize = 512;
+
+static MIGRATOR: Migrator = sqlx::migrate!("../migrations/mysql");
+
+static CREATE_SHARDS: Statement =
+    Statement::insert("shard (id, last_seq, epoch, lease_until)", 4, Conflict::Keep("id"));
+
+/// Where a database is: `mysql://user:password@host:port/database`. Shows no password.
+#[derive(Clone)]
+pub struct DatabaseUrl(MySqlConnectOptions);
+
+/// What a transaction sees of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Isolation {
+    /// Each statement sees what is committed: for transitions of rows that are locked first.
+    ReadCommitted,
+    /// All statements see the same: for materialization, which converges by locking reads.
+    Snapshot,
+}
+
+/// A server with a database of Forebay's.
+pub(super) struct Server {
+    options: MySqlConnectOptions,
+    engine: Engine,
+}
+
+impl Server {
+    /// Connects, proves what the server does, and brings the schema up to date.
+    pub(super) async fn open(url: &DatabaseUrl, shards: u16, packet_bytes_min: u64) -> Result<Self, StoreError> {
+        let options = url.0.clone();
+        let mut connection = connect(&options).await.map_err(|error| unreachable(&error))?;
+        bring_up_to_date(&mut connection).await?;
+        let mut second = connect(&options).await.map_err(|error| unreachable(&error))?;
+        let engine = behaviour::prove(&mut connection, &mut second, packet_bytes_min).await?;
+        settle_shards(&mut Connection::MySql { connection: &mut connection, engine }, shards).await?;
+        close(connection).await;
+        close(second).await;
+        Ok(Self { options, engine })
+    }
+
+    pub(super) fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    pub(super) fn options(&self) -> MySqlConnectOptions {
+        self.options.clone()
+    }
+
+    /// A connection for a writer.
+    pub(super) async fn connect(&self, isolation: Isolation) -> Result<MySqlConnection, sqlx::Error> {
+        let mut connection = connect(&self.options).await?;
+        let level = match isolation {
+            Isolation::ReadCommitted => "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            Isolation::Snapshot => "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        };
+        let mut writer = Connection::MySql { connection: &mut connection, engine: self.engine };
+        writer.run(level).await?;
+        // Seconds. A transaction that waits longer for another one is done again.
+        writer.run("SET SESSION innodb_lock_wait_timeout = 5").await?;
+        Ok(connection)
+    }
+}
+
+/// Brings the schema of a server's database up to date.
+pub(super) async fn migrate(url: &DatabaseUrl) -> Result<MigrationReport, StoreError> {
+    let mut connection = connect(&url.0).await.map_err(|error| unreachable(&error))?;
+    let report = bring_up_to_date(&mut connection).await?;
+    close(connection).await;
+    Ok(report)
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        // The URL may hold a password: an error repeats nothing of it.
+        let wrong = |why: &str| format!("{why}: write it as mysql://user:password@host:port/database");
+        if !url.starts_with("mysql://") && !url.starts_with("mariadb://") {
+            return Err(wrong("it does not begin with mysql://"));
+        }
+        let options = MySqlConnectOptions::from_str(url).map_err(|_| wrong("it is no URL of a database"))?;
+        if options.get_database().is_none_or(str::is_empty) {
+            return Err(wrong("it names no database"));
+        }
+        let options = options.charset("utf8mb4").collation("utf8mb4_bin").statement_cache_capacity(STATEMENTS_MAX);
+        Ok(Self(options.disable_statement_logging()))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let database = self.0.get_database().unwrap_or_default();
+        write!(formatter, "DatabaseUrl({}:{}/{database})", self.0.get_host(), self.0.get_port())
+    }
+}
+
+async fn connect(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+    match timeout(CONNECT_TIMEOUT, options.connect()).await {
+        Ok(connected) => connected,
+        Err(_) => Err(sqlx::Error::PoolTimedOut),
+    }
+}
+
+async fn close(connection: MySqlConnection) {
+    if let Err(error) = connection.close().await {
+        tracing::debug!(%error, "a connection was not closed well");
+    }
+}
+
+fn unreachable(error: &sqlx::Error) -> StoreError {
+    StoreError::Unavailable(format!("the database server cannot be reached: {error}"))
+}
+
+async fn bring_up_to_date(connection: &mut MySqlConnection) -> Result<MigrationReport, StoreError> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        StoreError::Unusable(format!(
+            "the schema of the database cannot be brought up to date ({error}): give it a database of its own, whose user \
+             may create tables"
+        ))
+    };
+    let mut session = Connection::MySql { connection, engine: Engine::MySql { shares_locks: false } };
+    let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()";
+    let rows = session.fetch_all(tables, values![]).await.map_err(|error| unusable(&error))?;
+    let names = rows.iter().map(|row| row.value(0)).collect::<Result<Vec<String>, sqlx::Error>>();
+    let names = names.map_err(|error| unusable(&error))?;
+    let version = if names.iter().any(|name| name == "_sqlx_migrations") {
+        let text = "SELECT CAST(coalesce(max(version), 0) AS SIGNED) FROM _sqlx_migrations WHERE success";
+        let row = session.fetch_one(text, values![]).await.map_err(|error| unusable(&error))?;
+        row.value(0).map_err(|error| unusable(&error))?
+    } else if names.is_empty() {
+        0
+    } else {
+        return Err(unusable(&"it holds tables of another program"));
+    };
+    let report = report(&MIGRATOR, version, &"the database")?;
+    MIGRATOR.run(&mut *connection).await.map_err(|error| unusable(&error))?;
+    Ok(report)
+}
+
+async fn settle_shards(connection: &mut Connection<'_>, shards: u16) -> Result<(), StoreError> {
+    let known = count_shards(connection).await?;
+    if known == 0 {
+        // Runtimes may start together: whoever comes second finds the rows, and changes nothing.
+        let ids: Vec<u16> = (0..shards).collect();
+        let bind = |values: &mut super::stored::Values, id: u16| {
+            values.push(u32::from(id)).push(0_u32).push(0_u32).push(0_u32);
+        };
+        CREATE_SHARDS.execute(connection, ids, bind).await?;
+    }
+    super::schema::check_shards(count_shards(connection).await?, shards)
+}
+
+async fn count_shards(connection: &mut Connection<'_>) -> Result<i64, sqlx::Error> {
+    connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.value(0)
+}

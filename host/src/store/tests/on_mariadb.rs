@@ -1,0 +1,29 @@
+//! The conformance suite on a MariaDB server.
+
+#![allow(clippy::duplicate_mod, reason = "one suite, two engines")]
+
+use super::*;
+
+#[path = "conformance/claiming.rs"]
+mod claiming;
+#[path = "conformance/costs.rs"]
+mod costs;
+#[path = "conformance/finishing.rs"]
+mod finishing;
+#[path = "conformance/listing.rs"]
+mod listing;
+#[path = "conformance/materializing.rs"]
+mod materializing;
+#[path = "conformance/publishing.rs"]
+mod publishing;
+#[path = "conformance/stats.rs"]
+mod stats;
+
+async fn start() -> Fixture {
+    start_with(|_| {}).await
+}
+
+async fn start_with(adjust: impl FnOnce(&mut StoreOptions)) -> Fixture {
+    let url = mariadb::server().create_database().expect("a database is created");
+    Fixture::begin(Some(url.parse().expect("it is a URL")), adjust).await
+}

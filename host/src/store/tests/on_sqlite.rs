@@ -1,0 +1,26 @@
+//! The conformance suite on the embedded database.
+
+use super::*;
+
+#[path = "conformance/claiming.rs"]
+mod claiming;
+#[path = "conformance/costs.rs"]
+mod costs;
+#[path = "conformance/finishing.rs"]
+mod finishing;
+#[path = "conformance/listing.rs"]
+mod listing;
+#[path = "conformance/materializing.rs"]
+mod materializing;
+#[path = "conformance/publishing.rs"]
+mod publishing;
+#[path = "conformance/stats.rs"]
+mod stats;
+
+async fn start() -> Fixture {
+    start_with(|_| {}).await
+}
+
+async fn start_with(adjust: impl FnOnce(&mut StoreOptions)) -> Fixture {
+    Fixture::begin(None, adjust).await
+}

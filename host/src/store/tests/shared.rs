@@ -1,0 +1,179 @@
+//! Many runtimes over one database: each row has one owner, conflicts converge, and no clock but the database's counts.
+
+use futures_util::future::join_all;
+
+use super::*;
+use crate::store::materialize;
+use crate::store::sequences::Sequences;
+use crate::store::stored::values;
+use crate::store::unit::{Terms, Unit};
+
+/// A runtime of its own over the database of `fixture`, whose clock is off by `skew_ms`.
+async fn another(fixture: &Fixture, skew_ms: i64) -> Fixture {
+    let directory = Arc::new(TempDir::new().unwrap());
+    let options = StoreOptions { data: directory.path().join("data"), ..fixture.options.clone() };
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(fixture.now().as_millis() + skew_ms)));
+    let store = Store::open(options.clone(), env(&clock)).await.unwrap();
+    // Ids of its own: they begin where those of others do not come.
+    let ids = AtomicU64::new(u64::from_be_bytes(*b"\0another") + skew_ms.unsigned_abs());
+    Fixture { store, options, directory, clock, ids }
+}
+
+async fn begin(lease_time: LeaseTime) -> Fixture {
+    let url = mariadb::server().create_database().unwrap();
+    Fixture::begin(Some(url.parse().unwrap()), |options| options.lease_time = lease_time).await
+}
+
+// CLM-1
+#[tokio::test]
+async fn two_runtimes_never_own_the_same_row() {
+    let first = Arc::new(begin(LeaseTime::Runtime).await);
+    let second = Arc::new(another(&first, 7).await);
+    let events = (0..300).map(|n| first.event(&format!("d-{n}"), None, "body")).collect();
+    first.store.enqueue(first.delivery(events)).await.unwrap();
+    let claims = (0..40).map(|n| {
+        let runtime = if n % 2 == 0 { Arc::clone(&first) } else { Arc::clone(&second) };
+        async move { runtime.claim(10).await }
+    });
+    let mut owned: Vec<WorkItemId> = join_all(claims).await.iter().flat_map(|items| ids(items)).collect();
+    while let items = first.claim(CLAIM_ROWS_MAX).await
+        && !items.is_empty()
+    {
+        owned.extend(ids(&items));
+    }
+    assert_eq!(owned.len(), 300);
+    owned.sort_unstable();
+    owned.dedup();
+    assert_eq!(owned.len(), 300);
+    assert_eq!(first.store.stats().await.unwrap(), first.store.count_rows().await.unwrap());
+}
+
+// MAT-3, MAT-4, ADM-5
+#[tokio::test]
+async fn the_same_deliveries_through_two_runtimes_are_one_event_each() {
+    let first = begin(LeaseTime::Runtime).await;
+    let second = another(&first, 7).await;
+    let deliver = |runtime: &Fixture, n: u32| {
+        let event = runtime.event(&format!("d-{}", n % 30), Some(&format!("repo-{}", n % 7)), &format!("{}", n % 30));
+        let delivery = runtime.delivery(vec![event]);
+        let store = runtime.store.clone();
+        async move { store.enqueue(delivery).await.unwrap() }
+    };
+    let calls = (0..240).map(|n| deliver(if n % 2 == 0 { &first } else { &second }, n / 2));
+    let answers = join_all(calls).await;
+    let stored = answers.iter().filter(|answer| matches!(answer, Enqueued::Stored { .. })).count();
+    assert_eq!((stored, answers.len()), (30, 240));
+    let stats = first.store.stats().await.unwrap();
+    assert_eq!(stats, first.store.count_rows().await.unwrap());
+    assert_eq!(stats.work_items.values().sum::<u64>(), 30);
+    assert_eq!(stats.work_items[&WorkState::Ready], 7, "one head a lane");
+}
+
+// MAT-3, MAT-5, MAT-6
+#[tokio::test]
+async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
+    for repetition in 0..20 {
+        let winner = begin(LeaseTime::Runtime).await;
+        winner.deliver("d-45", Some("repo-1")).await;
+        let mut waiter = Tampering::with(&winner).await;
+        for table in ["work_item", "lane", "work_item_counter"] {
+            waiter.execute(&format!("DELETE FROM {table}")).await;
+        }
+        // The waiter sees an Event that has no WorkItem, and goes on seeing that.
+        let mut connection = waiter.connection();
+        connection.begin().await.unwrap();
+        let seen = connection.fetch_one("SELECT count(*) FROM work_item", values![]).await.unwrap();
+        assert_eq!(seen.value::<i64>(0).unwrap(), 0);
+        let repaired = winner.delivery(vec![winner.event("d-45", Some("repo-1"), "d-45")]);
+        assert!(matches!(winner.store.enqueue(repaired).await.unwrap(), Enqueued::Duplicate { .. }));
+
+        let events =
+            (0..89).map(|n| winner.event(&format!("d-{n}"), Some(&format!("repo-{}", n % 5)), &format!("d-{n}")));
+        let delivery = winner.delivery(events.collect());
+        let mut sequences = Sequences::default();
+        let mut supply = Tampering::with(&winner).await;
+        sequences.stock(&mut supply.connection(), 100).await.unwrap();
+        let terms = Terms { shard_count: 2, stripe: 3, database_now: None };
+        let mut unit = Unit::new(connection.reborrow(), sequences, terms, 1);
+        let answers = materialize::apply(&mut unit, vec![delivery]).await.unwrap();
+        assert!(matches!(&answers[0], Ok(Enqueued::Stored { events }) if events.len() == 89), "{repetition}");
+        unit.write_counters().await.unwrap();
+        connection.commit().await.unwrap();
+        assert_eq!(supply.count("SELECT count(*) FROM event").await, 89, "{repetition}");
+        assert_eq!(supply.count("SELECT count(*) FROM work_item").await, 89, "{repetition}");
+        winner.store.close().await;
+    }
+}
+
+// CLM-5: a lease is measured by the database's clock, whatever the runtimes' own say.
+#[tokio::test]
+async fn no_skewed_clock_steals_a_lease() {
+    let first = begin(LeaseTime::Database).await;
+    let (_, id) = first.deliver("d-1", None).await;
+    let late = another(&first, -30_000).await;
+    let early = another(&first, 3_600_000).await;
+    let claimed = late.claim(1).await;
+    assert_eq!(ids(&claimed), [id]);
+    assert_eq!(claimed[0].lease_until, late.now() + LEASE, "the owner is told by its own clock");
+    for thief in [&early, &first, &late] {
+        assert!(thief.claim(10).await.is_empty());
+    }
+    let shard = ShardId(0);
+    let lease = late.store.acquire_shard(shard, late.runtime(), LEASE, late.now()).await.unwrap().unwrap();
+    assert_eq!(lease.until, late.now() + LEASE);
+    assert!(early.store.acquire_shard(shard, early.runtime(), LEASE, early.now()).await.unwrap().is_none());
+    assert_eq!(late.finish(&claimed[0], done(vec![])).await, Finished::Applied);
+}
+
+/// One runtime's share of the load: deliveries into lanes that all share, then claims and finishes until it finds nothing.
+async fn work(runtime: &Fixture, writer: u32, rounds: u32) -> usize {
+    let mut finished = 0;
+    for round in 0..rounds {
+        let events = (0..12).map(|n| {
+            let source = format!("repo-{}", (n * 5 + writer + round) % 9);
+            runtime.event(&format!("d-{writer}-{round}-{n}"), Some(&source), "body")
+        });
+        let delivery = runtime.delivery(events.collect());
+        let (stored, items) = tokio::join!(runtime.store.enqueue(delivery), runtime.store.claim(runtime.request(16)));
+        assert!(matches!(stored.unwrap(), Enqueued::Stored { .. }));
+        let finishes = items.unwrap();
+        let finishes = finishes.iter().map(|item| {
+            let message = runtime.message(&format!("sink-{}", round % 3), START);
+            runtime.store.finish(runtime.ending(item, done(vec![message])))
+        });
+        for answer in join_all(finishes).await {
+            assert_eq!(answer.unwrap(), Finished::Applied);
+            finished += 1;
+        }
+    }
+    finished
+}
+
+// MAT-3, CLM-1, CLM-3: overlapping lanes and batches, and no operation fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
+    const WRITERS: u32 = 8;
+    const ROUNDS: u32 = 12;
+    let first = Arc::new(begin(LeaseTime::Runtime).await);
+    let mut runtimes = vec![Arc::clone(&first)];
+    for n in 1..WRITERS {
+        runtimes.push(Arc::new(another(&first, i64::from(n) * 1_000).await));
+    }
+    let finished: usize =
+        join_all((0..WRITERS).zip(&runtimes).map(|(n, runtime)| work(runtime, n, ROUNDS))).await.into_iter().sum();
+    let mut left = 0;
+    loop {
+        let items = first.claim(CLAIM_ROWS_MAX).await;
+        if items.is_empty() {
+            break;
+        }
+        left += items.len();
+        for item in &items {
+            assert_eq!(first.finish(item, done(vec![])).await, Finished::Applied);
+        }
+    }
+    assert_eq!(finished + left, usize::try_from(WRITERS * ROUNDS * 12).unwrap());
+    let stats = first.store.stats().await.unwrap();
+    assert_eq!(stats, first.store.count_rows().await.unwrap());
+    assert_eq!(stats.work_items[&WorkState::Blocked], 0, "no lane was left without a head");
+}
