@@ -193,7 +193,7 @@ impl Book {
             let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| {
                 owned
                     && entry.state == MessageState::Publishing
-                    && entry.attempt == outcome.attempt
+                    && (entry.generation, entry.attempt) == (outcome.generation, outcome.attempt)
                     && entry.shard == lease.shard
             }) else {
                 return false;
