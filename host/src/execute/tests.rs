@@ -1,10 +1,12 @@
 //! Executions over a real store, with native flows that fail, hang and panic where a test wants it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 
 use super::testing::{Harness, Step, manifest, succeed};
@@ -151,6 +153,34 @@ async fn a_lease_that_is_not_confirmed_in_time_ends_the_execution_without_a_trac
     assert_eq!(run_all(&harness, &executors).await, 1, "it is reclaimed like any stale row");
     let row = harness.detail(id).await;
     assert_eq!((row.state, row.attempt, row.failures), (WorkState::Done, 2, 0));
+}
+
+// CLM-6
+#[tokio::test]
+async fn work_ends_with_its_lease_while_a_renewal_waits_for_its_answer() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| Step::Hang);
+    let [id] = harness.enqueue(["a"]).await;
+    let executors = harness.executors(1);
+    harness.claim_into(&executors, 1).await;
+    starts.recv().await.unwrap();
+    let mut lock = harness.tampering().await;
+    lock.execute("BEGIN IMMEDIATE").await;
+
+    harness.clock.advance(LEASE - SOON);
+    let keeper = executors.lease_keeper();
+    let mut renewal = pin!(keeper.tick(harness.now()));
+    assert_eq!(renewal.as_mut().now_or_never(), None, "the database is locked");
+    harness.clock.advance(SOON);
+    tokio::select! {
+        biased;
+        () = executors.idle() => {}
+        renewed = &mut renewal => panic!("the work outlived its lease: {renewed:?}"),
+    }
+    assert_eq!(renewal.await, Renewed::Failed);
+    lock.execute("ROLLBACK").await;
+    let row = harness.detail(id).await;
+    assert_eq!((row.state, row.failures), (WorkState::Processing, 0), "nothing was recorded");
 }
 
 // CLM-6

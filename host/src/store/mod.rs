@@ -57,6 +57,8 @@ pub use packs::{Generation, Installed};
 pub use schema::{MigrationReport, migrate};
 pub use shards::{ShardId, ShardLease};
 pub use stats::Stats;
+#[cfg(test)]
+pub(crate) use tests::tamper::Tampering;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ mod listing;
 mod materializing;
 mod publishing;
 mod stats;
-mod tamper;
+pub(super) mod tamper;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,20 +1,27 @@
 //! Changes to the database behind the store's back.
 
+use std::path::Path;
+
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use super::Fixture;
 
 /// Another connection to a store's database, as a person with a shell has.
-pub(super) struct Tampering(pub(super) SqliteConnection);
+pub(crate) struct Tampering(pub(super) SqliteConnection);
 
 impl Tampering {
     pub(super) async fn with(fixture: &Fixture) -> Self {
-        let path = fixture.directory.path().join("data").join("forebay.sqlite");
+        Self::in_directory(&fixture.directory.path().join("data")).await
+    }
+
+    /// With the database of the store in the directory `data`.
+    pub(crate) async fn in_directory(data: &Path) -> Self {
+        let path = data.join("forebay.sqlite");
         Self(SqliteConnectOptions::new().filename(path).connect().await.unwrap())
     }
 
-    pub(super) async fn execute(&mut self, statement: &str) {
+    pub(crate) async fn execute(&mut self, statement: &str) {
         sqlx::query(AssertSqlSafe(statement)).execute(&mut self.0).await.unwrap();
     }
 
