@@ -346,6 +346,7 @@ impl Shared {
     /// Records what became of a row. Its slot is free meanwhile, and the row is let go afterwards.
     async fn record(&self, row: Row, disposition: Disposition) {
         let row = Row { slot: self.slots.finishing(row.slot).await, ..row };
+        let released = matches!(disposition, Disposition::Release);
         let finish = Finish {
             work_item_id: row.item.id,
             lease: row.item.lease,
@@ -355,6 +356,8 @@ impl Shared {
         };
         let parts = &self.parts;
         match finish::record(finish, &row.item, &row.held, &parts.store, &parts.env, &self.signals).await {
+            // It is where it was before: nothing has drained.
+            Recorded::Applied if released => {}
             Recorded::Applied => self.signals.vitals.finished(self.monotonic()),
             Recorded::LeaseLost => self.signals.leases_lost_at_finish.increment(1),
             Recorded::GivenUp => self.signals.finishes_given_up.increment(1),

@@ -124,7 +124,7 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    /// A sign that the queue drains: a claim that found rows or an empty queue, or an outcome that was recorded.
+    /// A sign that the queue drains: it is empty and nothing is in work, or an outcome was recorded.
     pub fn drains(&self, monotonic: Duration) {
         let millis = u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX);
         self.drained_at_millis.fetch_max(millis, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Vitals {
         self.claims.load(Ordering::Relaxed)
     }
 
-    /// An outcome was recorded.
+    /// An outcome was recorded. A row that went back as it came is none.
     pub(super) fn finished(&self, monotonic: Duration) {
         self.finishes.fetch_add(1, Ordering::Relaxed);
         self.drains(monotonic);

@@ -347,6 +347,7 @@ async fn a_drain_lets_work_end_and_releases_what_does_not() {
     assert_eq!(harness.detail(good).await.state, WorkState::Done);
     let released = harness.detail(hangs).await;
     assert_eq!((released.state, released.failures), (WorkState::Ready, 0), "as if it had not been claimed");
+    assert_eq!(executors.vitals().finishes(), 1, "what goes back is not finished");
 }
 
 #[tokio::test]

@@ -81,10 +81,11 @@ impl Store {
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
-    /// When the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that runs out).
-    pub async fn next_claimable_at(&self, pack: &PackName) -> Result<Option<Timestamp>, StoreError> {
-        let next: Option<i64> =
-            sqlx::query_scalar(NEXT_CLAIMABLE).bind(pack.as_str()).fetch_one(&self.readers()).await?;
+    /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that
+    /// runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide what is.
+    pub async fn next_claimable_at(&self, pack: &PackName, from: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let next = sqlx::query_scalar(NEXT_CLAIMABLE).bind(from.as_millis()).bind(pack.as_str());
+        let next: Option<i64> = next.fetch_one(&self.readers()).await?;
         Ok(next.map(Timestamp::from_millis))
     }
 }
@@ -97,12 +98,12 @@ pub(super) static EVENTS: Statement = Statement::new(
      FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
 );
 
-/// The earliest turn among a pack's delayed (2) and processing (3) rows: one index seek for each generation, work type
-/// and state that the counters know.
+/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each generation,
+/// work type and state that the counters know.
 const NEXT_CLAIMABLE: &str = "\
     SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
-    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3))) \
+    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.turn >= ?)) \
     FROM work_item_counter AS counter WHERE counter.pack = ? AND counter.state IN (2, 3) AND counter.count > 0";
 
 pub(super) fn event(row: &SqliteRow) -> Result<Event, sqlx::Error> {
