@@ -20,6 +20,7 @@ pub(super) struct Signals {
     pub(super) finish_retries: Counter,
     pub(super) finishes_given_up: Counter,
     pub(super) slot_restarts: Counter,
+    pub(super) bodies_waited: Counter,
     pub(super) done: Counter,
     pub(super) ignored: Counter,
     pub(super) released: Counter,
@@ -44,7 +45,7 @@ pub(super) struct StageTimes {
     pub(super) queued: Duration,
     /// The claim.
     pub(super) claim: Duration,
-    /// From the claim to its input, the wait for a thread included.
+    /// From the claim to its input, the waits for memory and for a thread included.
     pub(super) load: Duration,
     /// `prepare`.
     pub(super) prepare: Duration,
@@ -69,6 +70,7 @@ impl Signals {
             finish_retries: counter!("forebay_finish_retries_total", "pack" => name()),
             finishes_given_up: counter!("forebay_finishes_given_up_total", "pack" => name()),
             slot_restarts: counter!("forebay_slot_restarts_total", "pack" => name()),
+            bodies_waited: counter!("forebay_bodies_waited_total", "pack" => name()),
             done: ended("done"),
             ignored: ended("ignored"),
             released: ended("released"),

@@ -1,5 +1,7 @@
 //! Executions over a real store, with native flows that fail, hang and panic where a test wants it.
 
+mod bodies;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -359,4 +361,31 @@ async fn a_generation_that_is_no_longer_there_gives_its_rows_back() {
     executors.idle().await;
     let row = harness.detail(id).await;
     assert_eq!((row.state, row.failures), (WorkState::Ready, 0));
+}
+
+// CLM-7
+#[tokio::test]
+async fn an_event_that_cannot_be_read_fails_and_its_neighbours_go_on() {
+    let harness = Harness::new().await;
+    harness.load(|_, _| succeed());
+    let [before] = harness.enqueue(["before"]).await;
+    let [unreadable] = harness.enqueue(["unreadable"]).await;
+    let [after] = harness.enqueue(["after"]).await;
+    harness.tampering().await.execute("UPDATE receipt SET headers = x'09' WHERE ordinal = 2").await;
+    let retry = RetryPolicy { failures_max: 2, ..ExecuteOptions::default().retry };
+    let executors = Executors::new(harness.parts(ExecuteOptions { slots: 4, retry, ..ExecuteOptions::default() }));
+
+    assert_eq!(run_all(&harness, &executors).await, 3, "one batch");
+    for neighbour in [before, after] {
+        let row = harness.detail(neighbour).await;
+        assert_eq!((row.state, row.attempt), (WorkState::Done, 1));
+    }
+    let row = harness.detail(unreadable).await;
+    assert_eq!((row.state, row.failures), (WorkState::Delayed, 1));
+    let failure = row.failure.unwrap();
+    assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Host, "the event's row cannot be read"));
+
+    harness.clock.advance(Duration::from_secs(2));
+    assert_eq!(run_all(&harness, &executors).await, 1);
+    assert_eq!(harness.detail(unreadable).await.state, WorkState::Dead, "visible, and in nobody's way");
 }

@@ -81,6 +81,22 @@ impl Store {
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
+    /// How many bytes the bodies of Events have; what is not there has no entry. Reads no body.
+    pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
+        let mut reader = self.readers().acquire().await?;
+        let sizes = SIZES
+            .fetch(
+                &mut reader,
+                ids.to_vec(),
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                |row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?)),
+            )
+            .await?;
+        Ok(sizes.into_iter().collect())
+    }
+
     /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that
     /// runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide what is.
     pub async fn next_claimable_at(&self, pack: &PackName, from: Timestamp) -> Result<Option<Timestamp>, StoreError> {
@@ -96,6 +112,13 @@ pub(super) static EVENTS: Statement = Statement::new(
     ") SELECT event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
      event.delivery_key, event.payload_digest, receipt.content_type, receipt.headers, event.body, receipt.received_at \
      FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
+);
+
+/// SQLite knows a blob's length from the head of its row, wherever the blob itself is.
+static SIZES: Statement = Statement::new(
+    "WITH wanted (id) AS (",
+    1,
+    ") SELECT event.id, length(event.body) FROM wanted CROSS JOIN event ON event.id = wanted.id",
 );
 
 /// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each generation,
