@@ -91,6 +91,7 @@ pub(super) fn supervise(config: &Config) -> SuperviseOptions {
         namespaces: config.namespaces.clone(),
         execute: ExecuteOptions {
             slots: config.inbound.workers_per_pack,
+            bodies_bytes_max: config.inbound.bodies_bytes_max,
             deadline_max: config.flow.deadline,
             lease: config.inbound.lease,
             retry: RetryPolicy {

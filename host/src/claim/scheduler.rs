@@ -148,7 +148,8 @@ impl CentralClaimScheduler {
         if generations.is_empty() {
             return Tick::NothingLoaded;
         }
-        let admission = admit(&self.pressure());
+        let pressure = self.pressure();
+        let admission = admit(&pressure);
         self.count_admission(admission);
         let (rows_max, stale_only) = match admission {
             Admission::Deny(denial) => return Tick::Denied(denial),
@@ -180,8 +181,11 @@ impl CentralClaimScheduler {
             Err(_) => return self.failed("the claim took too long"),
         };
         self.health = StoreHealth::Healthy;
-        self.executors.vitals().drains(answered);
         let rows = u32::try_from(claimed.len()).expect("a claim returns no more rows than it was asked for");
+        // What is claimed may come back again and again: of that, and of what is in work, only outcomes tell.
+        if rows == 0 && !stale_only && pressure.processing_rows == 0 {
+            self.executors.vitals().drains(answered);
+        }
         self.signals.rows.increment(u64::from(rows));
         self.signals.reclaimed.increment(claimed.iter().filter(|item| item.reclaimed).count() as u64);
         self.executors.dispatch(claimed, slots, ClaimTimes { sent, sent_at: now, answered });
@@ -231,7 +235,7 @@ impl CentralClaimScheduler {
     async fn pause_after(&mut self, looked: Tick, now: Timestamp) {
         match looked {
             Tick::Full { .. } | Tick::Denied(Denial::NoSlot | Denial::BudgetSpent) => self.room().await,
-            Tick::Drained { rows } => self.work_or_timer(rows, now).await,
+            Tick::Drained { .. } => self.work_or_timer(now).await,
             Tick::NothingLoaded => self.handle.woken.notified().await,
             Tick::StaleOnly { .. } => self.next_stale_look().await,
             Tick::Denied(Denial::StoreFailing { .. }) | Tick::Failed => self.store_retry().await,
@@ -260,16 +264,16 @@ impl CentralClaimScheduler {
     }
 
     /// Returns once an enqueue or a reconcile calls, once the next row becomes claimable by time alone, or to poll.
-    async fn work_or_timer(&mut self, rows: u32, looked_at: Timestamp) {
+    ///
+    /// All that this runtime could claim at `looked_at` is claimed. What was claimable by then and still is, is of generations
+    /// or work types that are not served here.
+    async fn work_or_timer(&mut self, looked_at: Timestamp) {
         if self.work.has_changed().unwrap_or(false) {
             return;
         }
-        let pause = match self.store.next_claimable_at(self.executors.pack()).await {
-            Ok(Some(next)) if next >= looked_at => (next + PAST).since(self.env.now()).min(self.options.poll),
-            // Claimable already, and the claim took some: the rest was beyond one claim's reach.
-            Ok(Some(_)) if rows > 0 => return,
-            // Claimable but not for this runtime, or not at all.
-            Ok(Some(_) | None) | Err(_) => self.options.poll,
+        let pause = match self.store.next_claimable_at(self.executors.pack(), looked_at).await {
+            Ok(Some(next)) => (next + PAST).since(self.env.now()).min(self.options.poll),
+            Ok(None) | Err(_) => self.options.poll,
         };
         tokio::select! {
             changed = self.work.changed() => {

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CentralClaimScheduler, ClaimOptions, Denial, Probe, SchedulerHandle, Tick};
 use crate::env;
-use crate::execute::Executors;
 use crate::execute::testing::{Harness, Step, succeed};
+use crate::execute::{Executors, Generations};
 use crate::model::failure::FailureClass;
 use crate::model::work_item::WorkState;
 
@@ -212,4 +212,75 @@ async fn a_backlog_is_drained_in_batches() {
     executors.idle().await;
     assert_eq!(executors.vitals().finishes(), 200);
     assert!(executors.vitals().claims() < 100, "{} claims", executors.vitals().claims());
+}
+
+// SCH-3
+#[tokio::test]
+async fn rows_that_nobody_here_can_claim_hide_no_timer() {
+    let mut harness = Harness::with_system_clock().await;
+    harness.load(|_, _| Step::Fail(FailureClass::Retry { delay: Some(Duration::ZERO) }));
+    let [overdue] = harness.enqueue(["overdue"]).await;
+    let earlier = harness.executors(1);
+    harness.claim_into(&earlier, 1).await;
+    earlier.idle().await;
+    assert_eq!(harness.detail(overdue).await.state, WorkState::Delayed);
+    // Its generation is no longer loaded.
+    harness.generations = Generations::default();
+
+    harness.install_next_generation().await;
+    let mut starts = harness.load(|_, attempt| {
+        if attempt == 1 {
+            Step::Fail(FailureClass::Retry { delay: Some(Duration::from_millis(300)) })
+        } else {
+            succeed()
+        }
+    });
+    let [id] = harness.enqueue(["a"]).await;
+    let executors = harness.executors(2);
+    let stop = CancellationToken::new();
+    let running = env::spawn("scheduler", scheduler(&harness, &executors, patient()).run(stop.clone()));
+    starts.recv().await.unwrap();
+    starts.recv().await.unwrap();
+    executors.idle().await;
+    assert_eq!(harness.detail(id).await.state, WorkState::Done);
+    assert!(executors.vitals().claims() <= 8, "{} claims", executors.vitals().claims());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_that_only_come_back_are_no_sign_that_the_queue_drains() {
+    let harness = Harness::new().await;
+    harness.load(|_, _| Step::Fail(FailureClass::NotRun));
+    harness.enqueue(["a"]).await;
+    let executors = harness.executors(2);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    for _ in 0..3 {
+        harness.clock.advance(Duration::from_secs(1));
+        assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 1 });
+        executors.idle().await;
+    }
+    assert_eq!((executors.vitals().drained_at(), executors.vitals().finishes()), (Duration::ZERO, 0));
+}
+
+#[tokio::test]
+async fn an_empty_queue_is_drained_once_nothing_is_in_work() {
+    let harness = Harness::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = Arc::clone(&gate);
+    harness.load(move |_, _| Step::Wait(Arc::clone(&waiting)));
+    harness.enqueue(["a"]).await;
+    let executors = harness.executors(2);
+    let mut scheduler = scheduler(&harness, &executors, patient());
+    let mut drained_after = async |expected: Tick| {
+        harness.clock.advance(Duration::from_secs(1));
+        assert_eq!(scheduler.tick(harness.now()).await, expected);
+        executors.vitals().drained_at().as_secs()
+    };
+    assert_eq!(drained_after(Tick::Drained { rows: 1 }).await, 0);
+    assert_eq!(drained_after(Tick::Drained { rows: 0 }).await, 0, "what is in work has to show by its outcome");
+    gate.add_permits(1);
+    executors.idle().await;
+    assert_eq!(executors.vitals().drained_at().as_secs(), 2);
+    assert_eq!(drained_after(Tick::Drained { rows: 0 }).await, 3);
 }

@@ -95,6 +95,13 @@ pub(super) const KEYS: &[Key] = &[
         65_536,
         "Rows of one pack that may be `processing` at once. Not set, `inbound.workers_per_pack` decides.",
     ),
+    number(
+        "inbound.bodies_max_mib",
+        1,
+        65_536,
+        "Bodies of each pack's events in memory at once. What goes over waits, under its claim; a larger body has all of it for \
+         itself.",
+    ),
     key("inbound.stage_timing", Kind::Switch, "Whether the stage times of every event are logged, at level `debug`."),
     number(
         "inbound.lease_seconds",

@@ -54,6 +54,9 @@ pub struct InboundConfig {
     pub workers_per_pack: u32,
     /// Rows of one pack that may be `processing` at once, if the workers do not decide that.
     pub max_processing_rows: Option<u32>,
+    /// Bytes of bodies that one pack may have in memory for its executions.
+    #[serde(rename = "bodies_max_mib", with = "units::mib")]
+    pub bodies_bytes_max: usize,
     /// Whether each stage of an execution is timed.
     pub stage_timing: bool,
     /// How long a claim lasts unless it is renewed.
@@ -210,6 +213,7 @@ impl Default for InboundConfig {
         Self {
             workers_per_pack: 64,
             max_processing_rows: None,
+            bodies_bytes_max: 64 * units::MIB,
             stage_timing: false,
             lease: Duration::from_secs(30),
             retry_initial: Duration::from_secs(1),

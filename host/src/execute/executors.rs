@@ -1,16 +1,18 @@
-//! The executors of one pack: they take claimed rows, and record what became of each.
+//! The executors of one pack: they take claimed rows, and record what became of each. How a row comes to its Event is in
+//! `loading`.
 
-use std::collections::HashMap;
+mod loading;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::bodies::{Bodies, BodyShare};
 use super::catalog::Generations;
 use super::conclude::{self, Ended};
 use super::finish::{self, Recorded};
@@ -24,7 +26,6 @@ use crate::env::{self, Env};
 use crate::guest::Prepared;
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
-use crate::model::ids::EventId;
 use crate::model::names::PackName;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber};
 use crate::model::time::Timestamp;
@@ -33,10 +34,6 @@ use crate::store::{Disposition, Finish, Store};
 
 /// How much longer than its deadline a flow may take to say itself that it ran out of time: it knows where it was.
 const DEADLINE_GRACE: Duration = Duration::from_millis(100);
-/// How often the Events of a batch are asked for before its rows go back.
-const LOADS_MAX: u32 = 6;
-/// The pause before the second load; it doubles each time.
-const LOAD_PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// How long a drain waits for rows to be released, once it no longer waits for them to end by themselves.
 const RELEASE_BOUND: Duration = Duration::from_secs(5);
 
@@ -65,6 +62,7 @@ pub struct Executors {
 struct Shared {
     parts: ExecutorParts,
     slots: Slots,
+    bodies: Bodies,
     held: HeldRows,
     signals: Signals,
     /// Cancelled once what is in work must go back.
@@ -87,6 +85,8 @@ struct Row {
     item: ClaimedWorkItem,
     claim: ClaimTimes,
     held: HeldRow,
+    /// Its share of the memory for bodies, from before its Event is loaded.
+    _share: Option<BodyShare>,
     slot: Slot,
 }
 
@@ -105,9 +105,8 @@ impl Executors {
         let signals = Signals::new(&parts.pack);
         signals.vitals.drains(parts.env.clock.monotonic());
         let release = CancellationToken::new();
-        Self {
-            shared: Arc::new(Shared { slots: Slots::new(slots), held: HeldRows::default(), signals, release, parts }),
-        }
+        let (slots, bodies) = (Slots::new(slots), Bodies::new(parts.options.bodies_bytes_max as u64));
+        Self { shared: Arc::new(Shared { slots, bodies, held: HeldRows::default(), signals, release, parts }) }
     }
 
     /// The pack.
@@ -180,7 +179,7 @@ impl Executors {
         let expires = claim.sent + self.lease();
         let mut seat = |item: ClaimedWorkItem| {
             let held = self.shared.held.hold(&item, expires);
-            Row { held, claim, slot: slots.take_one(), item }
+            Row { held, claim, _share: None, slot: slots.take_one(), item }
         };
         let rows: Vec<Row> = claimed.into_iter().map(&mut seat).collect();
         let shared = Arc::clone(&self.shared);
@@ -205,39 +204,9 @@ impl Executors {
 }
 
 impl Shared {
-    /// Loads a batch's Events with one read, and starts an execution for each row.
-    async fn start(self: Arc<Self>, rows: Vec<Row>) {
-        let Some(mut events) = self.load(&rows).await else {
-            join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release))).await;
-            return;
-        };
-        for row in rows {
-            let shared = Arc::clone(&self);
-            match events.remove(&row.item.event_id) {
-                Some(event) => drop(env::spawn_on(&self.parts.runtime, "executor", shared.execute(row, event))),
-                None => drop(env::spawn_on(&self.parts.runtime, "executor", shared.fail_without_event(row))),
-            }
-        }
-    }
-
-    /// `None` if the store does not give them, or if reading them panicked.
-    async fn load(&self, rows: &[Row]) -> Option<HashMap<EventId, Event>> {
-        let ids: Vec<EventId> = rows.iter().map(|row| row.item.event_id).collect();
-        let mut pause = LOAD_PAUSE_FIRST;
-        for _ in 0..LOADS_MAX {
-            match AssertUnwindSafe(self.parts.store.load_events(&ids)).catch_unwind().await {
-                Ok(Ok(events)) => return Some(events.into_iter().map(|event| (event.id, event)).collect()),
-                Ok(Err(error)) => tracing::warn!(pack = %self.parts.pack, %error, "Events could not be loaded"),
-                Err(_) => return None,
-            }
-            env::sleep(pause).await;
-            pause *= 2;
-        }
-        None
-    }
-
-    async fn fail_without_event(self: Arc<Self>, row: Row) {
-        let failure = Failure::new(FailureClass::Host, "the store has no such Event");
+    /// Fails a row that has no input, for that reason.
+    async fn fail_without_event(self: Arc<Self>, row: Row, reason: &'static str) {
+        let failure = Failure::new(FailureClass::Host, reason);
         self.signals.failed(failure.class);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
         let disposition = conclude::failed(failure, &row.item, FailedHeadPolicy::DEFAULT, retry, now);
@@ -346,6 +315,7 @@ impl Shared {
     /// Records what became of a row. Its slot is free meanwhile, and the row is let go afterwards.
     async fn record(&self, row: Row, disposition: Disposition) {
         let row = Row { slot: self.slots.finishing(row.slot).await, ..row };
+        let released = matches!(disposition, Disposition::Release);
         let finish = Finish {
             work_item_id: row.item.id,
             lease: row.item.lease,
@@ -355,6 +325,8 @@ impl Shared {
         };
         let parts = &self.parts;
         match finish::record(finish, &row.item, &row.held, &parts.store, &parts.env, &self.signals).await {
+            // It is where it was before: nothing has drained.
+            Recorded::Applied if released => {}
             Recorded::Applied => self.signals.vitals.finished(self.monotonic()),
             Recorded::LeaseLost => self.signals.leases_lost_at_finish.increment(1),
             Recorded::GivenUp => self.signals.finishes_given_up.increment(1),

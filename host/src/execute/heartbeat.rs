@@ -4,6 +4,7 @@
 //! failed is repeated sooner; a lease that was not confirmed by its own end is lost (CLM-6).
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::held::HeldRows;
 use super::signals::Signals;
 use crate::env::{self, Env};
+use crate::model::ids::WorkItemId;
 use crate::model::time::Timestamp;
 use crate::store::{Renewal, Store};
 
@@ -71,23 +73,30 @@ impl LeaseKeeper {
         }
         let sent = self.env.clock.monotonic();
         let renewal = Renewal { rows: rows.clone(), lease_duration: self.lease, now };
-        let answer = timeout(self.lease / RENEWALS_PER_LEASE, self.store.renew(renewal)).await;
-        let confirmed: BTreeSet<_> = match answer {
-            Ok(Ok(confirmed)) => confirmed.into_iter().collect(),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, rows = rows.len(), "leases could not be renewed");
-                self.give_up_expired();
-                return Renewed::Failed;
-            }
-            Err(_) => {
-                tracing::warn!(rows = rows.len(), "the store did not renew leases in time");
-                self.give_up_expired();
-                return Renewed::Failed;
-            }
-        };
+        let Some(confirmed) = self.renew(renewal).await else { return Renewed::Failed };
         let lost = self.held.renewed(&rows, &confirmed, sent + self.lease);
         self.signals.leases_lost_to_others.increment(lost as u64);
         Renewed::Rows { kept: confirmed.len(), lost }
+    }
+
+    /// Sends a renewal and waits for its answer, within a bound. Whatever runs out meanwhile is given up on time: the
+    /// answer comes too late for it.
+    async fn renew(&self, renewal: Renewal) -> Option<BTreeSet<WorkItemId>> {
+        let (rows, bound) = (renewal.rows.len(), self.lease / RENEWALS_PER_LEASE);
+        let mut answer = pin!(timeout(bound, self.store.renew(renewal)));
+        let answer = loop {
+            tokio::select! {
+                answer = &mut answer => break answer,
+                () = env::sleep(self.until_next_expiry(bound)) => self.give_up_expired(),
+            }
+        };
+        self.give_up_expired();
+        match answer {
+            Ok(Ok(confirmed)) => return Some(confirmed.into_iter().collect()),
+            Ok(Err(error)) => tracing::warn!(%error, rows, "leases could not be renewed"),
+            Err(_) => tracing::warn!(rows, "the store did not renew leases in time"),
+        }
+        None
     }
 
     fn give_up_expired(&self) {

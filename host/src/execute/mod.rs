@@ -5,8 +5,8 @@
 //! on the guest runtime, where guests that burn CPU cannot keep intake or the timeline from their work.
 //!
 //! ```text
-//!  claimed rows ──dispatch──> load Events (once a batch) ──> prepare ──> run ──> slot free ──> finish, durable
-//!                     │                                        └──one deadline──┘
+//!  claimed rows ──dispatch──> memory for bodies ──> load Events ──> prepare ──> run ──> slot free ──> finish, durable
+//!                     │         (waits, in order)    (together)       └──one deadline──┘
 //!                     └──> held rows <──renew── lease keeper ──lost──> the execution is dropped, nothing is recorded
 //! ```
 //!
@@ -14,9 +14,11 @@
 //! - Nothing here claims: rows come through [`Executors::dispatch`] only.
 //! - A row ends by exactly one finish, or by none at all when its lease is lost. Its slot is free afterwards, whatever
 //!   happened, a panic included.
+//! - No Event is loaded before there is memory for its body, and a row that waits for it waits under its lease.
 //! - A second run of the same event on the same generation makes messages with the same ids.
 //! - No payload, header or key goes into a log line, a metric or a failure text.
 
+mod bodies;
 mod catalog;
 mod conclude;
 mod executors;
@@ -55,6 +57,8 @@ pub const SLOTS_SAFE_MAX: u32 = 64;
 pub struct ExecuteOptions {
     /// Slots of one pack (`inbound.workers_per_pack`), at least 1.
     pub slots: u32,
+    /// Bytes of bodies that one pack may have in memory (`inbound.bodies_max_mib`). A larger body has all of it for itself.
+    pub bodies_bytes_max: usize,
     /// The cap of every manifest's deadline (`flow.deadline_ms`).
     pub deadline_max: Duration,
     /// How long a lease lasts. Renewed at a third of it.
@@ -69,6 +73,7 @@ impl Default for ExecuteOptions {
     fn default() -> Self {
         Self {
             slots: SLOTS_SAFE_MAX,
+            bodies_bytes_max: 64 * 1_024 * 1_024,
             deadline_max: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(600), failures_max: 8 },

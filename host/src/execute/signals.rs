@@ -20,6 +20,7 @@ pub(super) struct Signals {
     pub(super) finish_retries: Counter,
     pub(super) finishes_given_up: Counter,
     pub(super) slot_restarts: Counter,
+    pub(super) bodies_waited: Counter,
     pub(super) done: Counter,
     pub(super) ignored: Counter,
     pub(super) released: Counter,
@@ -44,7 +45,7 @@ pub(super) struct StageTimes {
     pub(super) queued: Duration,
     /// The claim.
     pub(super) claim: Duration,
-    /// From the claim to its input, the wait for a thread included.
+    /// From the claim to its input, the waits for memory and for a thread included.
     pub(super) load: Duration,
     /// `prepare`.
     pub(super) prepare: Duration,
@@ -69,6 +70,7 @@ impl Signals {
             finish_retries: counter!("forebay_finish_retries_total", "pack" => name()),
             finishes_given_up: counter!("forebay_finishes_given_up_total", "pack" => name()),
             slot_restarts: counter!("forebay_slot_restarts_total", "pack" => name()),
+            bodies_waited: counter!("forebay_bodies_waited_total", "pack" => name()),
             done: ended("done"),
             ignored: ended("ignored"),
             released: ended("released"),
@@ -124,7 +126,7 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    /// A sign that the queue drains: a claim that found rows or an empty queue, or an outcome that was recorded.
+    /// A sign that the queue drains: it is empty and nothing is in work, or an outcome was recorded.
     pub fn drains(&self, monotonic: Duration) {
         let millis = u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX);
         self.drained_at_millis.fetch_max(millis, Ordering::Relaxed);
@@ -145,7 +147,7 @@ impl Vitals {
         self.claims.load(Ordering::Relaxed)
     }
 
-    /// An outcome was recorded.
+    /// An outcome was recorded. A row that went back as it came is none.
     pub(super) fn finished(&self, monotonic: Duration) {
         self.finishes.fetch_add(1, Ordering::Relaxed);
         self.drains(monotonic);

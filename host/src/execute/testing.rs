@@ -24,7 +24,9 @@ use crate::model::pack::{
     Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, Route, Verification,
 };
 use crate::model::time::Timestamp;
-use crate::store::{ClaimRequest, Delivery, Enqueued, LeaseTime, NewEvent, Store, StoreOptions, WorkItemDetail};
+use crate::store::{
+    ClaimRequest, Delivery, Enqueued, LeaseTime, NewEvent, Store, StoreOptions, Tampering, WorkItemDetail,
+};
 
 /// When tests begin.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -128,6 +130,19 @@ impl Harness {
     /// Where the store is; gone with the harness.
     pub(crate) fn directory(&self) -> &Path {
         self.data.path()
+    }
+
+    /// A second connection to the database, behind the store's back.
+    pub(crate) async fn tampering(&self) -> Tampering {
+        Tampering::in_directory(self.directory()).await
+    }
+
+    /// Installs another generation: what is enqueued and loaded from here on is of it.
+    pub(crate) async fn install_next_generation(&mut self) {
+        let component = Bytes::from_static(b"native");
+        let digest = [u8::try_from(self.generation.0 + 1).unwrap(); 32];
+        let installed = self.store.install_pack(&pack(), digest, "native".to_owned(), component, self.now()).await;
+        self.generation = installed.unwrap().number;
     }
 
     pub(crate) fn now(&self) -> Timestamp {

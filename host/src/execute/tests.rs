@@ -1,10 +1,14 @@
 //! Executions over a real store, with native flows that fail, hang and panic where a test wants it.
 
+mod bodies;
+
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 
 use super::testing::{Harness, Step, manifest, succeed};
@@ -151,6 +155,34 @@ async fn a_lease_that_is_not_confirmed_in_time_ends_the_execution_without_a_trac
     assert_eq!(run_all(&harness, &executors).await, 1, "it is reclaimed like any stale row");
     let row = harness.detail(id).await;
     assert_eq!((row.state, row.attempt, row.failures), (WorkState::Done, 2, 0));
+}
+
+// CLM-6
+#[tokio::test]
+async fn work_ends_with_its_lease_while_a_renewal_waits_for_its_answer() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| Step::Hang);
+    let [id] = harness.enqueue(["a"]).await;
+    let executors = harness.executors(1);
+    harness.claim_into(&executors, 1).await;
+    starts.recv().await.unwrap();
+    let mut lock = harness.tampering().await;
+    lock.execute("BEGIN IMMEDIATE").await;
+
+    harness.clock.advance(LEASE - SOON);
+    let keeper = executors.lease_keeper();
+    let mut renewal = pin!(keeper.tick(harness.now()));
+    assert_eq!(renewal.as_mut().now_or_never(), None, "the database is locked");
+    harness.clock.advance(SOON);
+    tokio::select! {
+        biased;
+        () = executors.idle() => {}
+        renewed = &mut renewal => panic!("the work outlived its lease: {renewed:?}"),
+    }
+    assert_eq!(renewal.await, Renewed::Failed);
+    lock.execute("ROLLBACK").await;
+    let row = harness.detail(id).await;
+    assert_eq!((row.state, row.failures), (WorkState::Processing, 0), "nothing was recorded");
 }
 
 // CLM-6
@@ -317,6 +349,7 @@ async fn a_drain_lets_work_end_and_releases_what_does_not() {
     assert_eq!(harness.detail(good).await.state, WorkState::Done);
     let released = harness.detail(hangs).await;
     assert_eq!((released.state, released.failures), (WorkState::Ready, 0), "as if it had not been claimed");
+    assert_eq!(executors.vitals().finishes(), 1, "what goes back is not finished");
 }
 
 #[tokio::test]
@@ -328,4 +361,31 @@ async fn a_generation_that_is_no_longer_there_gives_its_rows_back() {
     executors.idle().await;
     let row = harness.detail(id).await;
     assert_eq!((row.state, row.failures), (WorkState::Ready, 0));
+}
+
+// CLM-7
+#[tokio::test]
+async fn an_event_that_cannot_be_read_fails_and_its_neighbours_go_on() {
+    let harness = Harness::new().await;
+    harness.load(|_, _| succeed());
+    let [before] = harness.enqueue(["before"]).await;
+    let [unreadable] = harness.enqueue(["unreadable"]).await;
+    let [after] = harness.enqueue(["after"]).await;
+    harness.tampering().await.execute("UPDATE receipt SET headers = x'09' WHERE ordinal = 2").await;
+    let retry = RetryPolicy { failures_max: 2, ..ExecuteOptions::default().retry };
+    let executors = Executors::new(harness.parts(ExecuteOptions { slots: 4, retry, ..ExecuteOptions::default() }));
+
+    assert_eq!(run_all(&harness, &executors).await, 3, "one batch");
+    for neighbour in [before, after] {
+        let row = harness.detail(neighbour).await;
+        assert_eq!((row.state, row.attempt), (WorkState::Done, 1));
+    }
+    let row = harness.detail(unreadable).await;
+    assert_eq!((row.state, row.failures), (WorkState::Delayed, 1));
+    let failure = row.failure.unwrap();
+    assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Host, "the event's row cannot be read"));
+
+    harness.clock.advance(Duration::from_secs(2));
+    assert_eq!(run_all(&harness, &executors).await, 1);
+    assert_eq!(harness.detail(unreadable).await.state, WorkState::Dead, "visible, and in nobody's way");
 }

@@ -235,7 +235,14 @@ impl Engine {
             lane_until: verdict.lane_delay.map(|delay| at + delay.min(retry.max)),
             destination_failed: verdict.destination_failed,
         };
-        let record = OutcomeRecord { id: message.id, attempt, after, status: verdict.status, error: verdict.error };
+        let record = OutcomeRecord {
+            id: message.id,
+            generation: message.generation,
+            attempt,
+            after,
+            status: verdict.status,
+            error: verdict.error,
+        };
         self.outcomes.record(Finished { claim, lease, record, settled, at }).await;
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::connection::Row;
 use super::statement::Statement;
 use super::stored::values;
+use super::link;
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::event::Event;
@@ -80,11 +81,35 @@ impl Store {
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
-    /// When the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that runs out).
-    pub async fn next_claimable_at(&self, pack: &PackName) -> Result<Option<Timestamp>, StoreError> {
+    /// How many bytes the bodies of Events have; what is not there has no entry. Reads no body.
+    pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
         let mut reader = self.reader().await?;
-        let row = reader.connection().fetch_one(NEXT_CLAIMABLE, values![pack.as_str()]).await?;
-        Ok(row.optional_time(0)?)
+        let sizes = SIZES
+            .fetch(
+                &mut reader.connection(),
+                ids.to_vec(),
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                |row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?)),
+            )
+            .await?;
+        Ok(sizes.into_iter().collect())
+    }
+
+    /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that
+    /// runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide what is.
+    ///
+    /// `from` is about now. Where leases go by the database's clock, that one is asked too, and the answer is told by the
+    /// caller's.
+    pub async fn next_claimable_at(&self, pack: &PackName, from: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let database_now = link::database_now(&mut connection, self.lease_time).await?;
+        let ahead = database_now.map_or(0, |now| now.as_millis() - from.as_millis());
+        let values = values![from.as_millis() + ahead, pack.as_str()];
+        let row = connection.fetch_one(NEXT_CLAIMABLE, values).await?;
+        Ok(row.optional_time(0)?.map(|at| Timestamp::from_millis(at.as_millis() - ahead)))
     }
 }
 
@@ -96,12 +121,19 @@ pub(super) static EVENTS: Statement = Statement::select(
      FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
 );
 
-/// The earliest turn among a pack's delayed (2) and processing (3) rows: one index seek for each generation, work type
-/// and state that the counters know.
+/// SQLite knows a blob's length from the head of its row, wherever the blob itself is.
+static SIZES: Statement = Statement::select(
+    "(id)",
+    1,
+    "SELECT event.id, length(event.body) FROM wanted CROSS JOIN event ON event.id = wanted.id",
+);
+
+/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each generation,
+/// work type and state that the counters know.
 const NEXT_CLAIMABLE: &str = "\
     SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
-    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3))) \
+    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.turn >= ?)) \
     FROM work_item_counter AS counter WHERE counter.pack = ? AND counter.state IN (2, 3)";
 
 pub(super) fn event(row: &Row) -> Result<Event, sqlx::Error> {

@@ -110,13 +110,7 @@ impl Link {
             return Ok(None);
         }
         self.sequences.stock(&mut connection, rows).await?;
-        match lease_time {
-            LeaseTime::Runtime => Ok(None),
-            LeaseTime::Database => {
-                let row = connection.fetch_one(DATABASE_NOW, values![]).await?;
-                Ok(Some(row.time(0)?))
-            }
-        }
+        database_now(&mut connection, lease_time).await
     }
 
     /// Folds the rest of the embedded database's log into it. Nobody writes meanwhile, so the next transaction begins a new
@@ -138,6 +132,20 @@ impl Link {
                 connection.close().await
             }
             Database::Server { connection, .. } => connection.close().await,
+        }
+    }
+}
+
+/// What the database says the time is, if leases go by it. Alone with an embedded one, a runtime's own clock decides.
+pub(super) async fn database_now(
+    connection: &mut Connection<'_>,
+    lease_time: LeaseTime,
+) -> Result<Option<Timestamp>, sqlx::Error> {
+    match (connection.engine(), lease_time) {
+        (Engine::Sqlite, _) | (_, LeaseTime::Runtime) => Ok(None),
+        (Engine::MySql { .. }, LeaseTime::Database) => {
+            let row = connection.fetch_one(DATABASE_NOW, values![]).await?;
+            Ok(Some(row.time(0)?))
         }
     }
 }

@@ -43,6 +43,8 @@ pub enum Admission {
 pub struct OutcomeRecord {
     /// The message.
     pub id: MessageId,
+    /// The generation that was admitted: attempts are counted anew in each.
+    pub generation: u32,
     /// The attempt that this is the outcome of.
     pub attempt: u32,
     /// What becomes of the message.

@@ -65,6 +65,8 @@ pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease};
 pub use stats::Stats;
+#[cfg(test)]
+pub(crate) use tests::tamper::Tampering;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +122,7 @@ pub struct Store {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     shards: u16,
+    lease_time: LeaseTime,
 }
 
 impl Store {
@@ -143,7 +146,7 @@ impl Store {
         let link = Link::file(connection, &path).await?;
         let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
         let writer = Writer::of_file(parts, link, options)?;
-        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards })
+        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards, lease_time: options.lease_time })
     }
 
     async fn open_server(
@@ -156,7 +159,7 @@ impl Store {
         let readers = Arc::new(Readers::of_server(&server, options.readers, options.read_timeout));
         let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
         let writer = Writer::of_server(parts, &server, options)?;
-        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards })
+        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards, lease_time: options.lease_time })
     }
 
     /// Changes after every commit that made work claimable: a hint to look, not a promise to find.

@@ -221,7 +221,7 @@ impl<'s> Book<'s> {
             let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| {
                 owned
                     && entry.state == MessageState::Publishing
-                    && entry.attempt == outcome.attempt
+                    && (entry.generation, entry.attempt) == (outcome.generation, outcome.attempt)
                     && entry.shard == lease.shard
             }) else {
                 return false;

@@ -6,7 +6,7 @@ mod mariadb;
 mod on_mariadb;
 mod on_sqlite;
 mod shared;
-mod tamper;
+pub(super) mod tamper;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
 //! What is done to a database behind the store's back, and what is seen there.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +18,7 @@ use crate::store::stored::Values;
 use crate::store::unit::{Terms, Unit};
 
 /// Another connection to a store's database, as a person with a shell has.
-pub(super) enum Tampering {
+pub(crate) enum Tampering {
     Sqlite(SqliteConnection),
     MariaDb(MySqlConnection),
 }
@@ -28,7 +29,12 @@ impl Tampering {
             let server = Server::open(url, fixture.store.shard_count(), 0).await.unwrap();
             return Self::MariaDb(server.connect(Isolation::Snapshot).await.unwrap());
         }
-        let path = fixture.directory.path().join("data").join("forebay.sqlite");
+        Self::in_directory(&fixture.directory.path().join("data")).await
+    }
+
+    /// With the database of the store in the directory `data`.
+    pub(crate) async fn in_directory(data: &Path) -> Self {
+        let path = data.join("forebay.sqlite");
         Self::Sqlite(SqliteConnectOptions::new().filename(path).connect().await.unwrap())
     }
 
@@ -39,7 +45,7 @@ impl Tampering {
         }
     }
 
-    pub(super) async fn execute(&mut self, statement: &str) {
+    pub(crate) async fn execute(&mut self, statement: &str) {
         self.connection().execute(AssertSqlSafe(statement), Values::default()).await.unwrap();
     }
 

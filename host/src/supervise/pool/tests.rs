@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::Pool;
 use crate::claim::ClaimOptions;
 use crate::execute::ExecuteOptions;
-use crate::execute::testing::{Harness, Step, succeed};
+use crate::execute::testing::{Harness, Step, pack, succeed};
 use crate::model::failure::FailureClass;
 use crate::model::work_item::WorkState;
+use crate::supervise::readiness::complaint;
 
 fn pool(harness: &Harness, slots: u32) -> Pool {
     Pool::start(ClaimOptions::default(), harness.parts(ExecuteOptions { slots, ..ExecuteOptions::default() }))
@@ -66,6 +67,24 @@ async fn a_panic_leaves_scheduler_and_neighbours_alone() {
     assert_eq!(harness.detail(good).await.state, WorkState::Done);
     assert_eq!(pool.scheduler.id(), first);
     assert!(pool.condition().scheduler_alive);
+    pool.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_pool_whose_rows_only_come_back_is_not_ready() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| Step::Fail(FailureClass::NotRun));
+    let pool = pool(&harness, 1);
+    harness.enqueue(["a"]).await;
+    starts.recv().await.unwrap();
+    // Less than a lease: nobody else gets the row.
+    let stall = Duration::from_secs(10);
+    harness.clock.advance(stall + Duration::from_secs(1));
+    starts.recv().await.unwrap();
+    starts.recv().await.unwrap();
+    let now = harness.env.clock.monotonic();
+    let reason = complaint(&pack(), pool.condition(), now, stall).unwrap();
+    assert_eq!(reason, "nothing of pack `test` has drained for 11 s");
     pool.drain(Duration::ZERO).await;
 }
 

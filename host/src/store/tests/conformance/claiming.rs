@@ -123,7 +123,7 @@ async fn a_delayed_row_is_invisible_until_it_is_due_and_then_keeps_its_place() {
     fixture.advance(Duration::from_millis(4_999));
     let (_, later) = fixture.deliver("d-2", None).await;
     assert!(!ids(&fixture.claim(0).await).contains(&delayed));
-    assert_eq!(fixture.store.next_claimable_at(&pack()).await.unwrap(), Some(run_after));
+    assert_eq!(fixture.store.next_claimable_at(&pack(), fixture.now()).await.unwrap(), Some(run_after));
     fixture.advance(Duration::from_millis(1));
     assert_eq!(ids(&fixture.claim(10).await), [delayed, later]);
 }
@@ -135,7 +135,7 @@ async fn a_stale_lease_is_reclaimed_and_the_loser_changes_nothing() {
     let (_, id) = fixture.deliver("d-1", Some("repo")).await;
     fixture.deliver("d-2", Some("repo")).await;
     let loser = fixture.claim(1).await.pop().unwrap();
-    assert_eq!(fixture.store.next_claimable_at(&pack()).await.unwrap(), Some(loser.lease_until));
+    assert_eq!(fixture.store.next_claimable_at(&pack(), START).await.unwrap(), Some(loser.lease_until));
     fixture.advance(LEASE);
     assert!(fixture.claim(1).await.is_empty(), "the lease holds to its last millisecond");
     fixture.advance(Duration::from_millis(1));
@@ -156,6 +156,27 @@ async fn a_stale_lease_is_reclaimed_and_the_loser_changes_nothing() {
     let row = fixture.store.work_item(id).await.unwrap().unwrap();
     assert_eq!((row.state, row.attempt, row.lease_until), (WorkState::Processing, 2, Some(winner.lease_until)));
     assert_eq!(fixture.finish(&winner, done(vec![])).await, Finished::Applied);
+}
+
+// SCH-3
+#[tokio::test]
+async fn the_next_timer_is_looked_for_from_a_time_on() {
+    let fixture = start().await;
+    fixture.deliver("d-1", None).await;
+    let abandoned = fixture.claim(1).await.pop().unwrap();
+    fixture.advance(LEASE * 2);
+    let mut delivery = fixture.delivery(vec![fixture.event("d-2", None, "body")]);
+    delivery.generation = fixture.install(2).await.number;
+    let mut newer = fixture.request(1);
+    newer.generations = vec![delivery.generation];
+    fixture.store.enqueue(delivery).await.unwrap();
+    let held = fixture.store.claim(newer).await.unwrap().pop().unwrap();
+
+    let next = async |from| fixture.store.next_claimable_at(&pack(), from).await.unwrap();
+    assert_eq!(next(START).await, Some(abandoned.lease_until));
+    assert_eq!(next(fixture.now()).await, Some(held.lease_until), "whoever could claim the overdue row has done so");
+    assert_eq!(next(held.lease_until).await, Some(held.lease_until));
+    assert_eq!(next(held.lease_until + Duration::from_millis(1)).await, None);
 }
 
 // PRS-1

@@ -62,6 +62,17 @@ async fn the_same_delivery_twice_is_one_event() {
     assert_eq!(counts(&fixture).await, (1, 1));
 }
 
+#[tokio::test]
+async fn a_bodys_size_is_known_without_it() {
+    let fixture = start().await;
+    let events = ["", "four", &"x".repeat(100_000)].map(|body| fixture.event(&body.len().to_string(), None, body));
+    let ids = events.each_ref().map(|event| event.id);
+    enqueue(&fixture, events.to_vec()).await;
+    let unknown = EventId::new(START, [9; 10]);
+    let sizes = fixture.store.event_sizes(&[ids[0], ids[1], ids[2], unknown]).await.unwrap();
+    assert_eq!(sizes, [(ids[0], 0), (ids[1], 4), (ids[2], 100_000)].into());
+}
+
 // ADM-5
 #[tokio::test]
 async fn the_same_key_with_another_payload_changes_nothing() {

@@ -27,9 +27,17 @@ async fn admit(fixture: &Fixture, lease: ShardLease, id: MessageId, generation: 
     fixture.store.admit(lease, vec![request], fixture.now()).await.unwrap()[0]
 }
 
+/// Records what an attempt of a message's first generation came to.
 async fn record(fixture: &Fixture, lease: ShardLease, id: MessageId, attempt: u32, after: AfterAttempt) -> bool {
-    let outcome = OutcomeRecord { id, attempt, after, status: Some(503), error: Some("refused".to_owned()) };
+    record_outcome(fixture, lease, outcome(id, 1, attempt, after)).await
+}
+
+async fn record_outcome(fixture: &Fixture, lease: ShardLease, outcome: OutcomeRecord) -> bool {
     fixture.store.record_outcomes(lease, vec![outcome], fixture.now()).await.unwrap()[0]
+}
+
+fn outcome(id: MessageId, generation: u32, attempt: u32, after: AfterAttempt) -> OutcomeRecord {
+    OutcomeRecord { id, generation, attempt, after, status: Some(503), error: Some("refused".to_owned()) }
 }
 
 #[test]
@@ -96,6 +104,23 @@ async fn an_admission_counts_an_attempt_and_its_outcome_ends_it() {
     let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
     assert_eq!((entry.state, entry.attempt), (MessageState::Published, 2));
     assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+}
+
+// TL-4, TL-5: attempts are counted anew after a reschedule, so their number alone does not say which one it was.
+#[tokio::test]
+async fn an_outcome_that_is_repeated_after_a_reschedule_is_not_the_next_generations() {
+    let fixture = start().await;
+    let (id, lease) = scheduled(&fixture).await;
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Admitted { attempt: 1 });
+    assert!(record(&fixture, lease, id, 1, AfterAttempt::RetryAt(NOW)).await);
+    let rescheduled = fixture.store.reschedule(id, NOW).await.unwrap();
+    assert_eq!(rescheduled, Rescheduled::Rescheduled { generation: 2 });
+    assert_eq!(admit(&fixture, lease, id, 2).await, Admission::Admitted { attempt: 1 });
+
+    assert!(!record(&fixture, lease, id, 1, AfterAttempt::Published).await, "the first generation's");
+    assert_eq!(fixture.message_state(id).await, MessageState::Publishing);
+    assert!(record_outcome(&fixture, lease, outcome(id, 2, 1, AfterAttempt::Published)).await);
+    assert_eq!(fixture.message_state(id).await, MessageState::Published);
 }
 
 // TL-5

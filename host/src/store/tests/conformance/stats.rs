@@ -101,7 +101,8 @@ impl History {
                 AfterAttempt::Expired,
             ];
             let after = *afters.choose(&mut self.random).unwrap();
-            let outcome = OutcomeRecord { id, attempt, after, status: None, error: None };
+            let generation = entry.generation;
+            let outcome = OutcomeRecord { id, generation, attempt, after, status: None, error: None };
             self.fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap();
         }
     }

@@ -1,0 +1,170 @@
+//! From claimed rows to executions: every row takes its share of the memory for bodies, and what has its share is loaded,
+//! many Events with one read.
+//!
+//! The rows of a batch ask for their shares in the order of their claim, all at once, so that a later batch does not come
+//! between them. A row that waits is held as one that runs: its lease is renewed, and it goes back when the host stops.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use super::{Row, Shared};
+use crate::env;
+use crate::model::event::Event;
+use crate::model::ids::EventId;
+use crate::store::{Disposition, StoreError};
+
+/// How often the store is asked for a batch before its rows go back.
+const ASKS_MAX: u32 = 6;
+/// The pause before it is asked for the second time; it doubles each time.
+const ASK_PAUSE_FIRST: Duration = Duration::from_millis(50);
+
+/// What becomes of a row that asked for its share.
+enum Asked {
+    /// It has it.
+    Shared(Row),
+    /// The host stops: the row goes back.
+    Stopping(Row),
+    /// Its lease was lost while it waited: nothing may be recorded.
+    Lost,
+}
+
+/// Why the store's answer is missing.
+enum Missing {
+    /// The store does not give it, or reading it panicked: another time, perhaps.
+    Unavailable,
+    /// There is a row that nobody can read.
+    Unreadable,
+}
+
+impl Shared {
+    /// Starts an execution for each row, as memory for its body becomes free.
+    pub(super) async fn start(self: Arc<Self>, rows: Vec<Row>) {
+        let ids = event_ids(&rows);
+        let Ok(sizes) = self.ask(|| self.parts.store.event_sizes(&ids)).await else {
+            return self.give_back(rows).await;
+        };
+        let count = rows.len();
+        let size = |row: &Row| sizes.get(&row.item.event_id).copied().unwrap_or(0);
+        let shares: FuturesUnordered<_> = rows.into_iter().map(|row| self.ask_for_share(size(&row), row)).collect();
+        let mut answers = shares.ready_chunks(count);
+        while let Some(answered) = answers.next().await {
+            self.begin(answered).await;
+        }
+    }
+
+    async fn ask_for_share(&self, bytes: u64, row: Row) -> Asked {
+        if let Some(share) = self.bodies.share_now(bytes) {
+            return Asked::Shared(Row { _share: Some(share), ..row });
+        }
+        self.signals.bodies_waited.increment(1);
+        let share = tokio::select! {
+            biased;
+            () = row.held.lost() => return Asked::Lost,
+            () = self.release.cancelled() => return Asked::Stopping(row),
+            share = self.bodies.share(bytes) => share,
+        };
+        Asked::Shared(Row { _share: Some(share), ..row })
+    }
+
+    /// Goes on with the rows whose wait is over.
+    async fn begin(self: &Arc<Self>, answered: Vec<Asked>) {
+        let (mut with_share, mut stopping) = (Vec::new(), Vec::new());
+        for asked in answered {
+            match asked {
+                Asked::Shared(row) => with_share.push(row),
+                Asked::Stopping(row) => stopping.push(row),
+                Asked::Lost => {}
+            }
+        }
+        self.give_back(stopping).await;
+        if !with_share.is_empty() {
+            self.load(with_share).await;
+        }
+    }
+
+    /// Loads the rows' Events, with one read if all of them can be read, and starts their executions.
+    async fn load(self: &Arc<Self>, rows: Vec<Row>) {
+        match self.events(&rows).await {
+            Ok(events) => self.execute_all(rows, events),
+            Err(Missing::Unavailable) => self.give_back(rows).await,
+            Err(Missing::Unreadable) => {
+                for row in rows {
+                    self.load_alone(row).await;
+                }
+            }
+        }
+    }
+
+    /// Loads one row's Event: what is wrong with it is not its neighbours' trouble.
+    async fn load_alone(self: &Arc<Self>, row: Row) {
+        match self.events(std::slice::from_ref(&row)).await {
+            Ok(events) => self.execute_all(vec![row], events),
+            Err(Missing::Unavailable) => self.give_back(vec![row]).await,
+            Err(Missing::Unreadable) => {
+                let shared = Arc::clone(self);
+                let failing = shared.fail_without_event(row, "the event's row cannot be read");
+                drop(env::spawn_on(&self.parts.runtime, "executor", failing));
+            }
+        }
+    }
+
+    fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut events: HashMap<EventId, Event>) {
+        for row in rows {
+            let shared = Arc::clone(self);
+            let runtime = &self.parts.runtime;
+            match events.remove(&row.item.event_id) {
+                Some(event) => drop(env::spawn_on(runtime, "executor", shared.execute(row, event))),
+                None => {
+                    let failing = shared.fail_without_event(row, "the store has no such Event");
+                    drop(env::spawn_on(runtime, "executor", failing));
+                }
+            }
+        }
+    }
+
+    /// Releases rows that were not executed.
+    async fn give_back(&self, rows: Vec<Row>) {
+        self.signals.released.increment(rows.len() as u64);
+        join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release))).await;
+    }
+
+    async fn events(&self, rows: &[Row]) -> Result<HashMap<EventId, Event>, Missing> {
+        let ids = event_ids(rows);
+        let events = self.ask(|| self.parts.store.load_events(&ids)).await?;
+        Ok(events.into_iter().map(|event| (event.id, event)).collect())
+    }
+
+    /// Asks the store until it answers, a bounded number of times.
+    async fn ask<T, F>(&self, question: impl Fn() -> F) -> Result<T, Missing>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut pause = ASK_PAUSE_FIRST;
+        for _ in 0..ASKS_MAX {
+            let pack = &self.parts.pack;
+            match AssertUnwindSafe(question()).catch_unwind().await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(StoreError::Unusable(reason))) => {
+                    tracing::error!(%pack, reason, "an Event cannot be read");
+                    return Err(Missing::Unreadable);
+                }
+                Ok(Err(error)) => tracing::warn!(%pack, %error, "Events could not be loaded"),
+                Err(_) => return Err(Missing::Unavailable),
+            }
+            env::sleep(pause).await;
+            pause *= 2;
+        }
+        Err(Missing::Unavailable)
+    }
+}
+
+fn event_ids(rows: &[Row]) -> Vec<EventId> {
+    rows.iter().map(|row| row.item.event_id).collect()
+}
