@@ -41,6 +41,8 @@ mod stored;
 mod unit;
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};

@@ -109,7 +109,7 @@ async fn the_same_key_and_rules_with_another_source_is_another_delivery() {
 #[tokio::test]
 async fn many_events_of_one_delivery_keep_their_order() {
     let fixture = Fixture::new().await;
-    let events: Vec<_> = (0..200).map(|n| fixture.event(&format!("d-{n}"), None, &n.to_string())).collect();
+    let events: Vec<_> = (0..200).map(|n| fixture.event(&format!("d-{n}"), None, n.to_string())).collect();
     let expected: Vec<_> = events.iter().map(|event| event.id).collect();
     let work_items: Vec<_> = events.iter().map(|event| event.work_item_id).collect();
     assert_eq!(enqueue(&fixture, events).await, Enqueued::Stored { events: expected });
