@@ -8,7 +8,7 @@ use super::Running;
 use super::directories::Directories;
 use crate::claim::ClaimOptions;
 use crate::config::Config;
-use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX};
+use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::GuestOptions;
 use crate::intake::IntakeOptions;
 use crate::model::retry::RetryPolicy;
@@ -107,7 +107,7 @@ fn drain(timeout: Duration) -> Duration {
 /// Says what the host runs with.
 pub(super) fn announce(config: &Config, running: &Running) {
     let workers_per_pack = config.inbound.workers_per_pack;
-    let max_processing_rows = config.inbound.max_processing_rows.unwrap_or(workers_per_pack);
+    let max_processing_rows = config.inbound.max_processing_rows.unwrap_or(rows_in_work_max(workers_per_pack));
     // OBS-2
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

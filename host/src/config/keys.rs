@@ -73,7 +73,12 @@ pub(super) const KEYS: &[Key] = &[
     number("intake.requests_max", 1, 65_536, "Requests in flight. The next one is answered `503` at once."),
     number("intake.bytes_max_mib", 1, 65_536, "Bodies in flight, together. What goes over is answered `503` at once."),
     number("intake.body_max_mib", 1, 256, "The largest body. A larger one is answered `413`."),
-    number("intake.deadline_ms", 100, 300_000, "From the first byte of a request to its answer."),
+    number(
+        "intake.deadline_ms",
+        100,
+        300_000,
+        "From the end of a request's head to its answer. The head itself may take 20 s.",
+    ),
     key("admin.listen", Kind::Address, "Where operators ask: health, metrics, the API."),
     key(
         "admin.token",
@@ -93,7 +98,8 @@ pub(super) const KEYS: &[Key] = &[
         "inbound.max_processing_rows",
         1,
         65_536,
-        "Rows of one pack that may be `processing` at once. Not set, `inbound.workers_per_pack` decides.",
+        "Rows of one pack that may be `processing` at once. Not set, three times `inbound.workers_per_pack`: one for each \
+         worker, and two whose outcome is being recorded.",
     ),
     key("inbound.stage_timing", Kind::Switch, "Whether the stage times of every event are logged, at level `debug`."),
     number(

@@ -23,7 +23,7 @@ pub struct IntakeConfig {
     /// Bytes of one body.
     #[serde(rename = "body_max_mib", with = "units::mib")]
     pub body_bytes_max: usize,
-    /// From the first byte of a request to its answer.
+    /// From the end of a request's head to its answer.
     #[serde(rename = "deadline_ms", with = "units::millis")]
     pub deadline: Duration,
 }
@@ -52,7 +52,7 @@ pub enum TokenSource {
 pub struct InboundConfig {
     /// Executors of each pack.
     pub workers_per_pack: u32,
-    /// Rows of one pack that may be `processing` at once, if the workers do not decide that.
+    /// Rows of one pack that may be `processing` at once; if it is not set, as many as the workers take.
     pub max_processing_rows: Option<u32>,
     /// Whether each stage of an execution is timed.
     pub stage_timing: bool,

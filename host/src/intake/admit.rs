@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A place in the budget comes first, and is held until the store has answered, whatever became of the sender.
 //! - From a verified body on, the enqueue is finished even if the connection or the deadline ends before it: the sender may
-//!   be told `503`, and its next try finds a duplicate.
+//!   be told `503`, and its next try finds a duplicate, where the route has a delivery key to find it by.
 
 use std::sync::Arc;
 use std::time::Duration;
