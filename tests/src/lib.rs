@@ -8,5 +8,6 @@ pub mod admin;
 pub mod cases;
 pub mod paths;
 pub mod received;
+pub mod unfinished;
 pub mod wait;
 pub mod world;

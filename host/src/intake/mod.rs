@@ -60,8 +60,9 @@ pub struct IntakeOptions {
     pub deadline: Duration,
 }
 
-/// Serves until `stop` is cancelled, then answers `503` to what still comes and returns once what was admitted has been
-/// answered, which takes little more than `options.deadline`.
+/// Serves until `stop` is cancelled, then answers `503` to what still comes, a second later also to those whose body still
+/// arrives, and returns once everybody has been answered: soon, unless the store is slow, and then after little more than
+/// `options.deadline`.
 ///
 /// Install the metrics recorder before: the handles of intake's metrics are taken here, once.
 pub async fn serve(
