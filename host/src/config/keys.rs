@@ -134,7 +134,12 @@ pub(super) const KEYS: &[Key] = &[
         "How long the ownership of a shard lasts unless it is renewed: what a dead host's messages wait.",
     ),
     number("timeline.poll_ms", 10, 60_000, "The longest pause between two looks for new messages when nothing calls."),
-    number("timeline.claimed_max", 1, 65_536, "Messages that one shard may have claimed at once."),
+    number(
+        "timeline.claimed_max",
+        2,
+        65_536,
+        "Messages that one shard may have claimed at once. At least twice every `in_flight_messages`.",
+    ),
     number("timeline.memory_mib", 8, 65_536, "Caches and write buffers of all shards together."),
     number(
         "timeline.clock_uncertainty_max_ms",
@@ -142,7 +147,12 @@ pub(super) const KEYS: &[Key] = &[
         60_000,
         "How uncertain the clock may be. While it is more so, nothing is published.",
     ),
-    number("publish.in_flight_max", 1, 65_536, "Messages between claim and outcome at once, over all destinations."),
+    number(
+        "publish.in_flight_max",
+        2,
+        65_536,
+        "Messages between claim and outcome at once, over all destinations. At least twice every `in_flight_messages`.",
+    ),
     number("publish.response_max_kib", 1, 65_536, "The most of a response that is read."),
     key(
         "publish.allow_networks",
@@ -205,8 +215,9 @@ pub(super) const KEYS: &[Key] = &[
     number(
         "destinations.NAME.in_flight_messages",
         1,
-        65_536,
-        "Messages of one of its lanes that may be under way at once.",
+        32_768,
+        "Messages of one of its lanes that may be under way at once. At most half of `publish.in_flight_max` and of \
+         `timeline.claimed_max`, so that one slow destination leaves room for the others.",
     ),
     number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes that may be under way at once."),
     number("destinations.NAME.weight", 1, 1_000, "Its share beside other destinations."),
