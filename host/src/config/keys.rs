@@ -70,7 +70,13 @@ pub(super) const KEYS: &[Key] = &[
         "The tenants. Each has its own ways in, `/in/{namespace}/{route}`, and its own secrets.",
     ),
     key("intake.listen", Kind::Address, "Where providers deliver."),
-    number("intake.requests_max", 1, 65_536, "Requests in flight. The next one is answered `503` at once."),
+    number(
+        "intake.requests_max",
+        1,
+        65_536,
+        "Requests in flight. The next one is answered `503` at once. Twice as many connections are served, each with a file \
+         descriptor: if there are not so many, the host does not start.",
+    ),
     number("intake.bytes_max_mib", 1, 65_536, "Bodies in flight, together. What goes over is answered `503` at once."),
     number("intake.body_max_mib", 1, 256, "The largest body. A larger one is answered `413`."),
     number(

@@ -50,7 +50,7 @@ use server::Bounds;
 /// The admission budget.
 #[derive(Debug, Clone)]
 pub struct IntakeOptions {
-    /// Requests in flight. Twice as many connections are served; each takes a file descriptor.
+    /// Requests in flight. Twice as many connections are served; each takes a file descriptor ([`descriptors`]).
     pub requests_max: usize,
     /// Bytes of bodies in flight.
     pub bytes_max: usize,
@@ -77,6 +77,11 @@ pub async fn serve(
     let bounds = Bounds::for_requests(options.requests_max);
     let intake = Intake::new(options, store, routes, secrets, env);
     server::run(listener, intake, bounds, stop).await;
+}
+
+/// How many file descriptors the connections of an intake with this budget take at the most.
+pub fn descriptors(requests_max: usize) -> usize {
+    Bounds::for_requests(requests_max).descriptors()
 }
 
 #[cfg(test)]

@@ -70,6 +70,11 @@ impl Bounds {
             late_bodies_max: LATE_BODIES_MAX,
         }
     }
+
+    /// File descriptors that the connections take, all together.
+    pub(super) fn descriptors(self) -> usize {
+        self.connections_max + self.shedding_max
+    }
 }
 
 /// What becomes of a connection.
