@@ -12,7 +12,7 @@ use crate::model::destination::LaneLimits;
 use crate::model::ids::RuntimeId;
 use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
-use crate::store::testing::{self, LEASE, START, namespace};
+use crate::store::testing::{self, LEASE, Loss, START, namespace};
 use crate::store::{Cancelled, MessageDetail, ShardId};
 
 const RETRY: RetryPolicy =
@@ -230,6 +230,48 @@ async fn an_outcome_that_cannot_be_recorded_is_not_claimed_to_be() {
     fixture.store.close().await;
     permits.add_permits(1);
     assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded);
+}
+
+// TL-4
+#[tokio::test]
+async fn a_message_whose_admission_got_no_answer_is_sent_once() {
+    for loss in Loss::ALL {
+        let mut sink = Sink::start(|_| Answer::status(200)).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        fixture.store.lose_answer(loss);
+        assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published, "{loss:?}");
+        sink.next().await;
+        assert!(sink.received.try_recv().is_err(), "{loss:?}: it was sent twice");
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((entry.state, entry.attempt), (MessageState::Published, 1), "{loss:?}");
+    }
+}
+
+// TL-4
+#[tokio::test]
+async fn an_outcome_that_got_no_answer_is_recorded_once() {
+    for (loss, status) in Loss::ALL.into_iter().flat_map(|loss| [200, 500, 404].map(|status| (loss, status))) {
+        let permits = Arc::new(Semaphore::new(0));
+        let answer = Answer::Held(Arc::clone(&permits), format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"));
+        let mut sink = Sink::start(move |_| answer.clone()).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        let mut settled = fixture.begin(vec![message.clone()]);
+        sink.next().await;
+        fixture.store.lose_answer(loss);
+        permits.add_permits(1);
+
+        let after = after(settled.recv().await.unwrap().result);
+        let stored = fixture.stored(message.id).await;
+        let entry = &stored.summary.entry;
+        assert_eq!((entry.state, entry.attempt, stored.status), (after.state(), 1, Some(status)), "{loss:?}");
+        if let AfterAttempt::RetryAt(at) = after {
+            assert_eq!(entry.eligible_at, at, "{loss:?}");
+        }
+        assert!(sink.received.try_recv().is_err(), "{loss:?}: it was sent twice");
+        assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap(), "{loss:?}");
+    }
 }
 
 // TL-6

@@ -41,6 +41,8 @@ mod stored;
 mod unit;
 
 #[cfg(test)]
+mod loss;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+pub(crate) use super::loss::Loss;
 use super::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, NewEvent, Store, StoreOptions,
 };

@@ -25,6 +25,8 @@ use super::error::StoreError;
 use super::file::FileIdentity;
 pub(super) use super::group::Control;
 use super::group::{Group, Reply, Waiting};
+#[cfg(test)]
+use super::loss::{Loss, Losses};
 use super::readers::Readers;
 use super::schema::{self, Directory};
 use super::unit::{Sequences, Unit};
@@ -50,6 +52,8 @@ pub(super) struct Writer {
     bytes_max: u32,
     pub(super) work: watch::Sender<u64>,
     pub(super) feed: watch::Sender<u64>,
+    #[cfg(test)]
+    pub(super) losses: Losses,
 }
 
 impl Writer {
@@ -65,6 +69,8 @@ impl Writer {
         let (control, control_queue) = mpsc::channel(CONTROL_REQUESTS_MAX);
         let (deliveries, delivery_queue) = mpsc::channel(queue_requests_max.max(1));
         let (work, feed) = (watch::Sender::new(0), watch::Sender::new(0));
+        #[cfg(test)]
+        let losses = Losses::default();
         let path = directory.database();
         let link = Link::new(connection, &path).await?;
         let task = Task {
@@ -81,11 +87,22 @@ impl Writer {
             env,
             failed_at: None,
             failing: false,
+            #[cfg(test)]
+            losses: losses.clone(),
         };
         spawn_thread("store-writer", task.run())?;
         let bytes_max = u32::try_from(queue_bytes_max).unwrap_or(u32::MAX);
         let bytes = Arc::new(Semaphore::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
-        Ok(Self { control, deliveries, bytes, bytes_max, work, feed })
+        Ok(Self {
+            control,
+            deliveries,
+            bytes,
+            bytes_max,
+            work,
+            feed,
+            #[cfg(test)]
+            losses,
+        })
     }
 
     /// Queues a delivery if there is room, and waits for its answer.
@@ -156,6 +173,8 @@ struct Task {
     failed_at: Option<Duration>,
     /// Whether the last transaction failed.
     failing: bool,
+    #[cfg(test)]
+    losses: Losses,
 }
 
 impl Task {
@@ -235,6 +254,8 @@ impl Task {
     }
 
     async fn transact(&mut self, group: &mut Group) -> Result<Hints, StoreError> {
+        #[cfg(test)]
+        let loss = self.losses.next();
         let link = self.connect().await?;
         let mut transaction = link.connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut unit = Unit::new(&mut transaction, link.sequences.clone());
@@ -246,7 +267,11 @@ impl Task {
             // Whatever it was, it may have been a neighbour's: everybody may try again.
             return Err(StoreError::Unavailable(error.to_string()));
         }
+        #[cfg(test)]
+        Loss::strike(loss, Loss::BeforeCommit)?;
         transaction.commit().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
+        #[cfg(test)]
+        Loss::strike(loss, Loss::AfterCommit)?;
         link.sequences = sequences;
         Ok(Hints { work_changed, feed_changed })
     }

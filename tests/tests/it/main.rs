@@ -2,6 +2,7 @@
 
 mod cli;
 mod crash;
+mod full_disk;
 mod overload;
 mod pipeline;
 mod shutdown;
