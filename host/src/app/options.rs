@@ -45,6 +45,7 @@ pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> Publi
         in_flight_max: config.publish.in_flight_max,
         response_bytes_max: config.publish.response_bytes_max,
         allow_networks: config.publish.allow_networks.clone(),
+        ca_file: config.publish.ca_file.clone(),
         deny_addresses: deny_addresses.into(),
         idle_connections_max: config.publish.idle_connections_max,
         idle_timeout: config.publish.idle_timeout,

@@ -166,6 +166,11 @@ pub(super) const KEYS: &[Key] = &[
         "Networks in CIDR notation that may be called although they are not public (`10.20.0.0/16`). All other private, \
          loopback, link-local and reserved addresses are refused when dialled.",
     ),
+    key(
+        "publish.ca_file",
+        Kind::Text,
+        "A PEM file of certificate authorities whose word is taken for destinations, beside those that browsers trust.",
+    ),
     number("publish.idle_connections_max", 0, 1_024, "Idle connections kept for one destination."),
     number("publish.idle_timeout_seconds", 1, HOUR_SECONDS, "How long an idle connection is kept."),
     number("guest.instances_max", 1, 4_096, "Guest instances that may live at once; further calls wait."),

@@ -127,6 +127,8 @@ pub struct PublishConfig {
     pub response_bytes_max: usize,
     /// Networks that may be called although they are not public, in CIDR notation.
     pub allow_networks: Vec<String>,
+    /// Authorities whose certificates are taken beside those of the public ones.
+    pub ca_file: Option<PathBuf>,
     /// Idle connections kept for one destination.
     pub idle_connections_max: usize,
     /// How long an idle connection is kept.
@@ -255,6 +257,7 @@ impl Default for PublishConfig {
             in_flight_max: 512,
             response_bytes_max: 64 * units::KIB,
             allow_networks: Vec::new(),
+            ca_file: None,
             idle_connections_max: 32,
             idle_timeout: Duration::from_secs(60),
         }

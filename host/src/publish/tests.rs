@@ -44,6 +44,7 @@ fn options(in_flight_max: usize) -> PublishOptions {
         in_flight_max,
         response_bytes_max: 4_096,
         allow_networks: vec!["127.0.0.0/8".to_owned()],
+        ca_file: None,
         deny_addresses: Vec::new(),
         idle_connections_max: 64,
         idle_timeout: Duration::from_secs(60),

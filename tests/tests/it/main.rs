@@ -3,6 +3,7 @@
 mod cli;
 mod crash;
 mod full_disk;
+mod https;
 mod overload;
 mod pipeline;
 mod shutdown;

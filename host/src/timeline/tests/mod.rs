@@ -89,6 +89,7 @@ impl World {
             in_flight_max: 1_024,
             response_bytes_max: 1_024,
             allow_networks: vec!["127.0.0.0/8".to_owned()],
+            ca_file: None,
             deny_addresses: Vec::new(),
             idle_connections_max: 8,
             idle_timeout: PATIENCE,
