@@ -354,7 +354,7 @@ async fn a_message_to_a_destination_that_is_not_configured_waits() {
     assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
 }
 
-// LAN-1
+// LAN-1, WRK-2
 #[tokio::test]
 async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled() {
     let permits = Arc::new(Semaphore::new(0));
