@@ -43,6 +43,7 @@ demo: guests ## Watch deliveries go through, and survive a kill (STAY=1 keeps se
 
 .PHONY: test
 test: guests ## Run every test
+	@.ci/setup tests
 	cargo test --locked --workspace
 	cd sdk && cargo test --locked
 

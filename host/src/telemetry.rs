@@ -33,7 +33,11 @@ pub fn start_logging(config: &LogConfig) -> Result<(), TelemetryError> {
             .map_err(|error| TelemetryError(format!("{FILTER_VARIABLE} is no log filter: {error}")))?,
         Ok(_) | Err(_) => EnvFilter::new(level_word(config.level)),
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // A line that cannot be written, because the disk is full, is lost. Saying so on standard error would panic there.
+        .log_internal_errors(false);
     // A second host in the same process logs to where the first does.
     let _ = match config.format {
         LogFormat::Text => lines.with_ansi(false).try_init(),

@@ -6,6 +6,8 @@ use anyhow::{Context, ensure};
 use forebay::cli::rig::http::{self, Answer};
 use serde_json::Value;
 
+use crate::wait;
+
 /// How many rows a page of a listing has.
 const PAGE: usize = 500;
 
@@ -52,6 +54,18 @@ impl Admin {
     /// Every message that waits for its time or its turn, newest first.
     pub async fn scheduled_messages(&self) -> anyhow::Result<Vec<Value>> {
         self.all("/api/v1/messages", "&state=scheduled").await
+    }
+
+    /// Waits until a metric, given with its labels, is at least so much: what has been sent is not yet what has been seen.
+    pub async fn until_metric(&self, name: &str, at_least: f64) -> anyhow::Result<()> {
+        let look = async || {
+            let metrics = http::get(self.address, "/metrics").await?;
+            let text = String::from_utf8(metrics.body.to_vec())?;
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            Ok(value.unwrap_or(0.0))
+        };
+        wait::until(name, look, |value| *value >= at_least).await?;
+        Ok(())
     }
 
     async fn all(&self, path: &str, filter: &str) -> anyhow::Result<Vec<Value>> {

@@ -8,5 +8,7 @@ pub mod admin;
 pub mod cases;
 pub mod paths;
 pub mod received;
+pub mod tls;
+pub mod unfinished;
 pub mod wait;
 pub mod world;

@@ -13,6 +13,7 @@
 //! - A stop takes no longer than it is given. What is left by then is left to its leases; nothing is lost.
 //! - This is the one place that sees every module. Nothing imports it but the command line and the tests.
 
+mod descriptors;
 mod directories;
 mod options;
 mod packs;
@@ -62,6 +63,19 @@ pub enum StartError {
         path: PathBuf,
         /// Why.
         reason: String,
+    },
+    /// The connections that intake may have do not fit the process's limit.
+    #[error(
+        "intake.requests_max = {requests_max} needs {needed} file descriptors, and this process may have {limit}: raise the \
+         limit (LimitNOFILE, ulimit -n), or lower intake.requests_max"
+    )]
+    Descriptors {
+        /// What is configured.
+        requests_max: usize,
+        /// The descriptors that it takes, with the host's own files.
+        needed: usize,
+        /// The descriptors that there are.
+        limit: u64,
     },
     /// A pack file cannot be served.
     #[error("{}: {reason}", path.display())]
@@ -123,6 +137,7 @@ impl App {
         let env = Env::system();
         let metrics = telemetry::metrics()?;
         describe_metrics();
+        descriptors::provide(&config)?;
         let packs = packs::read(&launch.packs)?;
         let token = token::read(config.admin.token.as_ref())?;
         let directories = directories::prepare(&launch)?;

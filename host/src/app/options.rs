@@ -8,7 +8,7 @@ use super::directories::Directories;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::Config;
-use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX};
+use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::GuestOptions;
 use crate::intake::IntakeOptions;
 use crate::model::retry::RetryPolicy;
@@ -53,6 +53,7 @@ pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> Publi
         in_flight_max: config.publish.in_flight_max,
         response_bytes_max: config.publish.response_bytes_max,
         allow_networks: config.publish.allow_networks.clone(),
+        ca_file: config.publish.ca_file.clone(),
         deny_addresses: deny_addresses.into(),
         idle_connections_max: config.publish.idle_connections_max,
         idle_timeout: config.publish.idle_timeout,
@@ -116,7 +117,7 @@ fn drain(timeout: Duration) -> Duration {
 /// Says what the host runs with.
 pub(super) fn announce(config: &Config, running: &Running) {
     let workers_per_pack = config.inbound.workers_per_pack;
-    let max_processing_rows = config.inbound.max_processing_rows.unwrap_or(workers_per_pack);
+    let max_processing_rows = config.inbound.max_processing_rows.unwrap_or(rows_in_work_max(workers_per_pack));
     // OBS-2
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

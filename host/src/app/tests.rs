@@ -10,7 +10,7 @@ use crate::execute::SLOTS_SAFE_MAX;
 const TIMEOUT: Duration = Duration::from_secs(25);
 
 /// A configuration that listens where the system finds room, with these keys beside.
-fn config(keys: &[(&'static str, &str)]) -> Config {
+pub(super) fn config(keys: &[(&'static str, &str)]) -> Config {
     let listen = [("intake.listen", "127.0.0.1:0"), ("admin.listen", "127.0.0.1:0")];
     let flags =
         listen.iter().chain(keys).map(|(key, value)| FlagSetting { flag: "test", key, value: (*value).to_owned() });

@@ -13,6 +13,7 @@ use crate::execute::testing::{Harness, Step, succeed};
 use crate::execute::{Executors, Generations};
 use crate::model::failure::FailureClass;
 use crate::model::work_item::WorkState;
+use crate::store::testing::Loss;
 
 /// Longer than any test: with it, nothing is found by polling.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -149,6 +150,28 @@ async fn a_store_that_failed_is_left_alone_until_the_pause_is_over() {
     assert_eq!(executors.free(), 1, "a failed claim keeps no slot");
     harness.clock.advance(Duration::from_secs(1));
     assert_eq!(scheduler.tick(harness.now()).await, Tick::Failed);
+}
+
+// CLM-5
+#[tokio::test]
+async fn rows_of_a_claim_whose_answer_got_lost_come_back_when_their_lease_runs_out() {
+    for (loss, attempt) in [(Loss::BeforeCommit, 1), (Loss::AfterCommit, 2)] {
+        let harness = Harness::new().await;
+        harness.load(|_, _| succeed());
+        let [id] = harness.enqueue(["a"]).await;
+        let executors = harness.executors(1);
+        let mut scheduler = scheduler(&harness, &executors, patient());
+        harness.store.lose_answer(loss);
+        assert_eq!(scheduler.tick(harness.now()).await, Tick::Failed);
+        assert_eq!(executors.free(), 1);
+        harness.clock.advance(executors.lease() + Duration::from_secs(1));
+        // The first claim after a failure asks for stale rows only.
+        while harness.detail(id).await.state != WorkState::Done {
+            scheduler.tick(harness.now()).await;
+            executors.idle().await;
+        }
+        assert_eq!(harness.detail(id).await.attempt, attempt, "{loss:?}");
+    }
 }
 
 // SCH-3

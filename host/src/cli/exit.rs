@@ -1,6 +1,6 @@
 //! What a failed command means for the script that called it.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The exit code of wrong usage; also what the argument parser exits with.
@@ -34,7 +34,8 @@ impl Failure {
             Failure::Unreachable(text) => (5, text),
             Failure::OutputClosed => return ExitCode::SUCCESS,
         };
-        eprintln!("forebay: {text}");
+        // Nobody reads it, or the disk that it goes to is full: the exit code still says it.
+        let _ = writeln!(io::stderr(), "forebay: {text}");
         ExitCode::from(code)
     }
 }

@@ -82,7 +82,8 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     check_networks(&document.publish.allow_networks, &mut settings);
     let namespaces = check_namespaces(document.namespaces.0, &mut settings);
     let admin = check_admin(document.admin, &mut settings);
-    let destinations = check_destinations(document.destinations, &mut settings);
+    let in_flight_max = document.publish.in_flight_max.min(document.timeline.claimed_max);
+    let destinations = check_destinations(document.destinations, in_flight_max, &mut settings);
     if !settings.problems.is_empty() {
         return Err(ConfigError { problems: settings.problems });
     }
@@ -185,8 +186,13 @@ fn is_network(text: &str) -> bool {
     }
 }
 
-fn check_destinations(documents: BTreeMap<String, DestinationDocument>, settings: &mut Settings) -> Destinations {
-    let checked = documents.into_iter().filter_map(|(name, document)| document.check(&name, settings));
+/// `in_flight_max` is what all destinations together may have in flight.
+fn check_destinations(
+    documents: BTreeMap<String, DestinationDocument>,
+    in_flight_max: usize,
+    settings: &mut Settings,
+) -> Destinations {
+    let checked = documents.into_iter().filter_map(|(name, document)| document.check(&name, in_flight_max, settings));
     checked.map(|destination| (destination.name.clone(), destination)).collect()
 }
 

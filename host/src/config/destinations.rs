@@ -58,7 +58,8 @@ impl Default for DestinationDocument {
 
 impl DestinationDocument {
     /// Checks what its keys cannot be checked for one by one. What is wrong is noted in `settings`.
-    pub(super) fn check(self, name: &str, settings: &mut Settings) -> Option<Destination> {
+    /// `in_flight_max` is what all destinations together may have in flight.
+    pub(super) fn check(self, name: &str, in_flight_max: usize, settings: &mut Settings) -> Option<Destination> {
         let path = |key: &str| format!("destinations.{name}.{key}");
         let parsed_name = name.parse::<DestinationName>().map_err(|error| {
             settings.refuse(&format!("destinations.{name}"), format_args!("is no destination: {error}"));
@@ -79,6 +80,9 @@ impl DestinationDocument {
         if self.retry_initial > self.retry_max {
             settings.refuse(&path("retry_initial_ms"), "must not be more than `retry_max_ms`");
         }
+        if let Err(reason) = check_share(self.in_flight_messages, in_flight_max) {
+            settings.refuse(&path("in_flight_messages"), reason);
+        }
         Some(Destination {
             name: parsed_name.ok()?,
             url: url.ok()?,
@@ -94,6 +98,23 @@ impl DestinationDocument {
             weight: self.weight,
         })
     }
+}
+
+/// One part in so many of what all destinations have in flight is the most that a lane may have: one that is stuck then
+/// leaves room for the others.
+const LANE_PART: usize = 2;
+
+/// Whether a lane with so many messages in flight leaves room for others; if not, what to do.
+fn check_share(messages: u32, in_flight_max: usize) -> Result<(), String> {
+    let wanted = messages as usize * LANE_PART;
+    if wanted <= in_flight_max {
+        return Ok(());
+    }
+    Err(format!(
+        "is {messages}, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to \
+         {} or less, or both of these to {wanted} or more",
+        in_flight_max / LANE_PART
+    ))
 }
 
 /// An `http` or `https` address with a host and without user or password. A refusal does not repeat it: it may carry a

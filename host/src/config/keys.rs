@@ -70,10 +70,21 @@ pub(super) const KEYS: &[Key] = &[
         "The tenants. Each has its own ways in, `/in/{namespace}/{route}`, and its own secrets.",
     ),
     key("intake.listen", Kind::Address, "Where providers deliver."),
-    number("intake.requests_max", 1, 65_536, "Requests in flight. The next one is answered `503` at once."),
+    number(
+        "intake.requests_max",
+        1,
+        65_536,
+        "Requests in flight. The next one is answered `503` at once. Twice as many connections are served, each with a file \
+         descriptor: if there are not so many, the host does not start.",
+    ),
     number("intake.bytes_max_mib", 1, 65_536, "Bodies in flight, together. What goes over is answered `503` at once."),
     number("intake.body_max_mib", 1, 256, "The largest body. A larger one is answered `413`."),
-    number("intake.deadline_ms", 100, 300_000, "From the first byte of a request to its answer."),
+    number(
+        "intake.deadline_ms",
+        100,
+        300_000,
+        "From the end of a request's head to its answer. The head itself may take 20 s.",
+    ),
     key("admin.listen", Kind::Address, "Where operators ask: health, metrics, the API."),
     key(
         "admin.token",
@@ -93,7 +104,8 @@ pub(super) const KEYS: &[Key] = &[
         "inbound.max_processing_rows",
         1,
         65_536,
-        "Rows of one pack that may be `processing` at once. Not set, `inbound.workers_per_pack` decides.",
+        "Rows of one pack that may be `processing` at once. Not set, three times `inbound.workers_per_pack`: one for each \
+         worker, and two whose outcome is being recorded.",
     ),
     number(
         "inbound.bodies_max_mib",
@@ -142,7 +154,12 @@ pub(super) const KEYS: &[Key] = &[
         "How long the ownership of a shard lasts unless it is renewed: what a dead host's messages wait.",
     ),
     number("timeline.poll_ms", 10, 60_000, "The longest pause between two looks for new messages when nothing calls."),
-    number("timeline.claimed_max", 1, 65_536, "Messages that one shard may have claimed at once."),
+    number(
+        "timeline.claimed_max",
+        2,
+        65_536,
+        "Messages that one shard may have claimed at once. At least twice every `in_flight_messages`.",
+    ),
     number("timeline.memory_mib", 8, 65_536, "Caches and write buffers of all shards together."),
     number(
         "timeline.clock_uncertainty_max_ms",
@@ -150,13 +167,23 @@ pub(super) const KEYS: &[Key] = &[
         60_000,
         "How uncertain the clock may be. While it is more so, nothing is published.",
     ),
-    number("publish.in_flight_max", 1, 65_536, "Messages between claim and outcome at once, over all destinations."),
+    number(
+        "publish.in_flight_max",
+        2,
+        65_536,
+        "Messages between claim and outcome at once, over all destinations. At least twice every `in_flight_messages`.",
+    ),
     number("publish.response_max_kib", 1, 65_536, "The most of a response that is read."),
     key(
         "publish.allow_networks",
         Kind::List,
         "Networks in CIDR notation that may be called although they are not public (`10.20.0.0/16`). All other private, \
          loopback, link-local and reserved addresses are refused when dialled.",
+    ),
+    key(
+        "publish.ca_file",
+        Kind::Text,
+        "A PEM file of certificate authorities whose word is taken for destinations, beside those that browsers trust.",
     ),
     number("publish.idle_connections_max", 0, 1_024, "Idle connections kept for one destination."),
     number("publish.idle_timeout_seconds", 1, HOUR_SECONDS, "How long an idle connection is kept."),
@@ -213,8 +240,9 @@ pub(super) const KEYS: &[Key] = &[
     number(
         "destinations.NAME.in_flight_messages",
         1,
-        65_536,
-        "Messages of one of its lanes that may be under way at once.",
+        32_768,
+        "Messages of one of its lanes that may be under way at once. At most half of `publish.in_flight_max` and of \
+         `timeline.claimed_max`, so that one slow destination leaves room for the others.",
     ),
     number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes that may be under way at once."),
     number("destinations.NAME.weight", 1, 1_000, "Its share beside other destinations."),

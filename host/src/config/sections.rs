@@ -23,7 +23,7 @@ pub struct IntakeConfig {
     /// Bytes of one body.
     #[serde(rename = "body_max_mib", with = "units::mib")]
     pub body_bytes_max: usize,
-    /// From the first byte of a request to its answer.
+    /// From the end of a request's head to its answer.
     #[serde(rename = "deadline_ms", with = "units::millis")]
     pub deadline: Duration,
 }
@@ -52,7 +52,7 @@ pub enum TokenSource {
 pub struct InboundConfig {
     /// Executors of each pack.
     pub workers_per_pack: u32,
-    /// Rows of one pack that may be `processing` at once, if the workers do not decide that.
+    /// Rows of one pack that may be `processing` at once; if it is not set, as many as the workers take.
     pub max_processing_rows: Option<u32>,
     /// Bytes of bodies that one pack may have in memory for its executions.
     #[serde(rename = "bodies_max_mib", with = "units::mib")]
@@ -130,6 +130,8 @@ pub struct PublishConfig {
     pub response_bytes_max: usize,
     /// Networks that may be called although they are not public, in CIDR notation.
     pub allow_networks: Vec<String>,
+    /// Authorities whose certificates are taken beside those of the public ones.
+    pub ca_file: Option<PathBuf>,
     /// Idle connections kept for one destination.
     pub idle_connections_max: usize,
     /// How long an idle connection is kept.
@@ -259,6 +261,7 @@ impl Default for PublishConfig {
             in_flight_max: 512,
             response_bytes_max: 64 * units::KIB,
             allow_networks: Vec::new(),
+            ca_file: None,
             idle_connections_max: 32,
             idle_timeout: Duration::from_secs(60),
         }

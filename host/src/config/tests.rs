@@ -37,7 +37,7 @@ fn nothing_is_needed() {
     assert!(config.destinations.is_empty());
 }
 
-// FLG
+// FLG-1
 #[test]
 fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let file = "[inbound]\nworkers_per_pack = 4\n[flow]\ndeadline_ms = 5000\n[intake]\nlisten = '127.0.0.1:1'\n";
@@ -77,7 +77,7 @@ fn a_destination_is_read_whole() {
     assert_eq!(destination.weight, 4);
 }
 
-// FLG
+// FLG-1
 #[test]
 fn unknown_keys_name_their_line_and_the_nearest_known_key() {
     check_refused(
@@ -175,6 +175,26 @@ fn a_destination_must_be_an_address_that_can_be_called() {
     );
 }
 
+// LAN-2
+#[test]
+fn a_destination_that_could_take_the_places_of_all_others_is_refused() {
+    let file = "[publish]\nin_flight_max = 100\n[timeline]\nclaimed_max = 60\n[destinations.greedy]\nurl = 'http://a/'\n\
+                in_flight_messages = 31\n[destinations.default]\nurl = 'http://a/'\n[destinations.half]\nurl = 'http://a/'\n\
+                in_flight_messages = 30\n";
+    check_refused(
+        file,
+        &[],
+        expect![[r#"
+            the configuration cannot be used:
+              `destinations.default.in_flight_messages` is 32, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to 30 or less, or both of these to 64 or more
+              forebay.toml line 7: `destinations.greedy.in_flight_messages` is 31, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to 30 or less, or both of these to 62 or more"#]],
+    );
+    let narrow = [("FOREBAY_TIMELINE_CLAIMED_MAX", "1024"), ("FOREBAY_PUBLISH_IN_FLIGHT_MAX", "63")];
+    assert!(load(file, &narrow).is_err(), "the narrower of the two decides");
+    let wide = [("FOREBAY_TIMELINE_CLAIMED_MAX", "64"), ("FOREBAY_PUBLISH_IN_FLIGHT_MAX", "64")];
+    assert_eq!(load(file, &wide).unwrap().destinations.len(), 3);
+}
+
 #[test]
 fn an_admin_listener_that_others_reach_needs_a_token() {
     let open = "[admin]\nlisten = '0.0.0.0:8081'\n";
@@ -269,7 +289,7 @@ fn the_table_of_keys_and_the_structs_agree() {
     }
 }
 
-// FLG
+// FLG-1
 #[test]
 fn the_reference_is_what_the_code_says() {
     expect_file!["../../../docs/configuration.md"].assert_eq(&reference());

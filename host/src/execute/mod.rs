@@ -38,7 +38,7 @@ pub use executors::{ClaimTimes, ExecutorParts, Executors};
 pub use flow::{Flow, NoopFlow};
 pub use heartbeat::{LeaseKeeper, Renewed};
 pub use signals::Vitals;
-pub use slots::Reservation;
+pub use slots::{Reservation, rows_in_work_max};
 
 use std::time::Duration;
 

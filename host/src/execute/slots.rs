@@ -46,7 +46,7 @@ struct Taken {
 impl Slots {
     pub(super) fn new(total: u32) -> Self {
         assert!(total > 0, "a pack has at least one slot");
-        let finishing_total = total.saturating_mul(FINISHING_PER_SLOT);
+        let finishing_total = rows_in_work_max(total) - total;
         Self {
             total,
             free: Arc::new(Semaphore::new(total as usize)),
@@ -71,7 +71,7 @@ impl Slots {
 
     /// The most that [`Self::taken`] can be.
     pub(super) fn taken_max(&self) -> u32 {
-        self.total + self.finishing_total
+        rows_in_work_max(self.total)
     }
 
     /// Takes this many slots, or none if fewer are free.
@@ -120,6 +120,11 @@ impl Drop for Taken {
         self.returns.scheduler.notify_one();
         self.returns.idle.notify_waiters();
     }
+}
+
+/// The most rows that can be in work with this many slots: in a slot, or waiting for their outcome to be recorded.
+pub const fn rows_in_work_max(slots: u32) -> u32 {
+    slots.saturating_mul(1 + FINISHING_PER_SLOT)
 }
 
 fn available(semaphore: &Semaphore) -> u32 {

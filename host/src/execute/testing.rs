@@ -3,42 +3,35 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES};
-use crate::env::{Env, ManualClock, SeededEntropy};
+use crate::env::{Env, ManualClock};
 use crate::guest::{FlowOutput, Prepared};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
-use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
-use crate::model::names::{Namespace, PackName};
+use crate::model::ids::{EventId, WorkItemId};
 use crate::model::pack::{
     Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, Route, Verification,
 };
 use crate::model::time::Timestamp;
-use crate::store::{
-    ClaimRequest, Delivery, Enqueued, LeaseTime, NewEvent, Store, StoreOptions, Tampering, WorkItemDetail,
-};
+use crate::store::testing::{Fixture, GENERATION, ROUTE, START, pack};
+use crate::store::{ClaimRequest, NewEvent, Store, Tampering, WorkItemDetail};
 
-/// When tests begin.
-pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-
-/// A store with the pack `test`, and time that stands still unless a test moves it.
+/// A store, the generations that are loaded, and time that stands still unless a test moves it.
 pub(crate) struct Harness {
     pub(crate) store: Store,
     pub(crate) env: Env,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) generations: Generations,
     pub(crate) generation: GenerationNumber,
-    data: tempfile::TempDir,
+    shared: Fixture,
 }
 
 /// What a scripted flow does with an event.
@@ -61,19 +54,11 @@ pub(crate) struct ScriptedFlow {
     started: mpsc::UnboundedSender<EventId>,
 }
 
-pub(crate) fn pack() -> PackName {
-    "test".parse().unwrap()
-}
-
-pub(crate) fn namespace() -> Namespace {
-    "acme".parse().unwrap()
-}
-
 pub(crate) fn succeed() -> Step {
     Step::Succeed(FlowOutput { note: None, messages: Vec::new() })
 }
 
-/// A manifest with the route `in`, ordered by source where an event has a source key.
+/// A manifest with the route of the deliveries, ordered by source where an event has a source key.
 pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
     Manifest {
         name: pack(),
@@ -81,7 +66,7 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
         imports: Vec::new(),
         limits: GuestLimits::DEFAULT,
         routes: vec![Route {
-            path: "in".parse().unwrap(),
+            path: ROUTE.parse().unwrap(),
             verification: Verification::Plain,
             delivery_key: None,
             source_key: None,
@@ -97,39 +82,22 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
 
 impl Harness {
     pub(crate) async fn new() -> Self {
-        let clock = Arc::new(ManualClock::at(START));
-        let env = Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(1)) };
-        Self::in_env(env, clock).await
+        Self::over(Fixture::starting_at(START).await)
     }
 
     /// A harness whose time passes by itself; its `clock` moves nothing.
     pub(crate) async fn with_system_clock() -> Self {
-        Self::in_env(Env::system(), Arc::new(ManualClock::at(START))).await
+        Self::over(Fixture::with_system_clock().await)
     }
 
-    async fn in_env(env: Env, clock: Arc<ManualClock>) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let options = StoreOptions {
-            data: data.path().to_owned(),
-            database_url: None,
-            lease_time: LeaseTime::Runtime,
-            shards: 1,
-            queue_requests_max: 10_000,
-            queue_bytes_max: 64 * 1024 * 1024,
-            readers: 2,
-            read_timeout: Duration::from_secs(10),
-        };
-        let store = Store::open(options, env.clone()).await.unwrap();
-        store.ensure_namespaces(&[namespace()], START).await.unwrap();
-        let component = Bytes::from_static(b"native");
-        let installed = store.install_pack(&pack(), [1; 32], "native".to_owned(), component, START).await.unwrap();
-        let generations = Generations::default();
-        Self { store, env, clock, generations, generation: installed.number, data }
+    fn over(shared: Fixture) -> Self {
+        let (store, env, clock) = (shared.store.clone(), shared.env.clone(), Arc::clone(&shared.clock));
+        Self { store, env, clock, generations: Generations::default(), generation: GENERATION, shared }
     }
 
     /// Where the store is; gone with the harness.
     pub(crate) fn directory(&self) -> &Path {
-        self.data.path()
+        self.shared.directory.path()
     }
 
     /// A second connection to the database, behind the store's back.
@@ -194,31 +162,12 @@ impl Harness {
     }
 
     async fn enqueue_events<const N: usize>(&self, events: [(Option<String>, &str); N]) -> [WorkItemId; N] {
-        let now = self.now();
         let events = events.map(|(source_key, body)| {
-            let id = EventId::new(now, self.env.id_entropy());
-            NewEvent {
-                id,
-                work_item_id: WorkItemId::new(now, self.env.id_entropy()),
-                delivery_key: id.to_string(),
-                source_key,
-                payload_digest: Sha256::digest(body).into(),
-                body: Bytes::copy_from_slice(body.as_bytes()),
-            }
+            let event = self.shared.event("", source_key.as_deref(), body);
+            NewEvent { delivery_key: event.id.to_string(), ..event }
         });
         let ids = events.each_ref().map(|event| event.work_item_id);
-        let delivery = Delivery {
-            receipt_id: ReceiptId::new(now, self.env.id_entropy()),
-            namespace: namespace(),
-            pack: pack(),
-            generation: self.generation,
-            route: "in".parse().unwrap(),
-            content_type: "text/plain".to_owned(),
-            headers: Vec::new(),
-            received_at: now,
-            events: events.to_vec(),
-        };
-        assert!(matches!(self.store.enqueue(delivery).await.unwrap(), Enqueued::Stored { .. }));
+        self.shared.enqueue(events.to_vec()).await;
         ids
     }
 
@@ -245,14 +194,10 @@ impl Harness {
         let slots = executors.reserve(rows_max).expect("enough slots are free");
         let (now, sent) = (self.now(), self.env.clock.monotonic());
         let request = ClaimRequest {
-            pack: pack(),
             generations,
             work_types: SERVED_WORK_TYPES.to_vec(),
-            rows_max,
-            stale_only: false,
-            lease: LeaseToken::new(now, self.env.id_entropy()),
             lease_duration: executors.lease(),
-            now,
+            ..self.shared.request(rows_max)
         };
         let claimed = self.store.claim(request).await.unwrap();
         let count = claimed.len();

@@ -19,6 +19,7 @@ use crate::model::message::MessageState;
 use crate::model::pack::{FailedHeadPolicy, GuestLimits, HeadPolicy, Manifest};
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkState;
+use crate::store::testing::Loss;
 
 const LEASE: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_millis(20);
@@ -211,7 +212,7 @@ async fn renewed_leases_outlast_their_first_end() {
     }
 }
 
-// CLM-5 CLM-6
+// CLM-5, CLM-6
 #[tokio::test]
 async fn a_row_that_somebody_else_reclaimed_is_dropped_at_the_next_renewal() {
     let harness = Harness::new().await;
@@ -253,6 +254,31 @@ async fn the_result_of_a_lost_lease_is_not_applied() {
     assert_eq!(harness.store.event(row.event_id).await.unwrap().unwrap().messages.len(), 1);
 }
 
+// CLM-5
+#[tokio::test]
+async fn an_outcome_whose_answer_got_lost_is_recorded_once() {
+    for loss in Loss::ALL {
+        let harness = Harness::new().await;
+        let store = harness.store.clone();
+        harness.load(move |_, _| {
+            // The next transaction is the finish.
+            store.lose_answer(loss);
+            emit_one()
+        });
+        let [first, next, last] = harness.enqueue_in_lane("pr-1", ["first", "next", "last"]).await;
+        let executors = harness.executors(1);
+        assert_eq!(run_all(&harness, &executors).await, 1);
+
+        let row = harness.detail(first).await;
+        assert_eq!((row.state, row.attempt, row.failures), (WorkState::Done, 1, 0), "{loss:?}");
+        assert_eq!(harness.store.event(row.event_id).await.unwrap().unwrap().messages.len(), 1, "{loss:?}");
+        assert_eq!(harness.detail(next).await.state, WorkState::Ready, "{loss:?}");
+        assert_eq!(harness.detail(last).await.state, WorkState::Blocked, "{loss:?}: the lane moved on by one");
+        assert_eq!(harness.store.count_rows().await.unwrap(), harness.store.stats().await.unwrap(), "{loss:?}");
+        assert_eq!(executors.vitals().finishes(), 1, "{loss:?}");
+    }
+}
+
 // CLM-7
 #[tokio::test]
 async fn failures_back_off_and_end_with_the_budget() {
@@ -289,7 +315,7 @@ async fn what_cannot_succeed_spends_no_more_attempts() {
     assert_eq!((row.state, row.failures), (WorkState::Dead, 1));
 }
 
-// CLM-3 CLM-8
+// CLM-3, CLM-8
 #[tokio::test]
 async fn a_retrying_head_blocks_its_lane_and_a_dead_one_lets_it_go() {
     let harness = Harness::new().await;

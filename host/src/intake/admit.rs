@@ -3,8 +3,9 @@
 //! Invariants:
 //! - A place in the budget comes first, and is held until the store has answered, whatever became of the sender.
 //! - From a verified body on, the enqueue is finished even if the connection or the deadline ends before it: the sender may
-//!   be told `503`, and its next try finds a duplicate.
+//!   be told `503`, and its next try finds a duplicate, where the route has a delivery key to find it by.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::IntakeOptions;
 use super::answer::{self, Accepted, Novelty, Refusal};
@@ -41,6 +43,8 @@ const DRAIN_SLACK: Duration = Duration::from_secs(5);
 pub(super) struct Intake {
     options: IntakeOptions,
     budget: Arc<Budget>,
+    /// Cancelled once the host stops and bodies have had their time.
+    bodies_over: CancellationToken,
     store: Store,
     routes: RouteTable,
     secrets: Secrets,
@@ -73,6 +77,7 @@ impl Intake {
         Arc::new(Self {
             options,
             budget,
+            bodies_over: CancellationToken::new(),
             store,
             routes,
             secrets,
@@ -118,9 +123,17 @@ impl Intake {
         self.refuse(Refusal::ConnectionsFull)
     }
 
-    /// Admits nothing more, and waits until what was admitted is decided; whether it is.
-    pub(super) async fn drain(&self) -> bool {
-        self.budget.drain(self.options.deadline + DRAIN_SLACK).await
+    /// Admits nothing more, and waits until what was admitted is decided; whether it is. A body that has not arrived within
+    /// `late_bodies_max` is refused.
+    pub(super) async fn drain(&self, late_bodies_max: Duration) -> bool {
+        let mut draining = pin!(self.budget.drain(self.options.deadline + DRAIN_SLACK));
+        match timeout_at(env::deadline(late_bodies_max), draining.as_mut()).await {
+            Ok(drained) => drained,
+            Err(_) => {
+                self.bodies_over.cancel();
+                draining.await
+            }
+        }
     }
 
     /// How long a request may take.
@@ -147,8 +160,7 @@ impl Intake {
         refuse_encoding(&parts.headers)?;
 
         let deadline = env::deadline(self.options.deadline);
-        let collecting = body::collect(body, self.options.body_bytes_max, &mut share);
-        let bytes = timeout_at(deadline, collecting).await.map_err(|_| Refusal::TooSlow)??;
+        let bytes = self.receive(body, &mut share, deadline).await?;
 
         let submission = Submission {
             secrets: self.secrets_of(&open)?,
@@ -164,6 +176,17 @@ impl Intake {
             Lane::Unordered => self.meters.unordered.increment(1),
         }
         self.enqueue(judged.delivery, open, share, deadline).await
+    }
+
+    /// The whole body, if it comes in time.
+    async fn receive(&self, body: &mut Incoming, share: &mut Share, deadline: Instant) -> Result<Bytes, Refusal> {
+        let collecting = timeout_at(deadline, body::collect(body, self.options.body_bytes_max, share));
+        tokio::select! {
+            // First: what has arrived is taken, also at the moment of the stop.
+            biased;
+            collected = collecting => collected.map_err(|_| Refusal::TooSlow)?,
+            () = self.bodies_over.cancelled() => Err(Refusal::Stopping),
+        }
     }
 
     /// Makes a delivery durable, in a task of its own: whoever waits for it may go away.

@@ -117,7 +117,8 @@ refusals! {
         /// The operator has not given the secret that the route verifies with, or one that cannot be a key.
         SecretUnusable "secret_unusable"
     }
-    SERVICE_UNAVAILABLE "unknown" "It may or may not have been taken on. Send it again: it counts once." {
+    SERVICE_UNAVAILABLE "unknown"
+    "It may or may not have been taken on. Send it again: with a delivery key it counts once, without one it may count twice." {
         /// The store did not say whether it committed.
         StoreUnknown "store_unknown"
         /// The deadline came before the commit.

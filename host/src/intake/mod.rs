@@ -50,7 +50,7 @@ use server::Bounds;
 /// The admission budget.
 #[derive(Debug, Clone)]
 pub struct IntakeOptions {
-    /// Requests in flight. Twice as many connections are served; each takes a file descriptor.
+    /// Requests in flight. Twice as many connections are served; each takes a file descriptor ([`descriptors`]).
     pub requests_max: usize,
     /// Bytes of bodies in flight.
     pub bytes_max: usize,
@@ -60,8 +60,9 @@ pub struct IntakeOptions {
     pub deadline: Duration,
 }
 
-/// Serves until `stop` is cancelled, then answers `503` to what still comes and returns once what was admitted has been
-/// answered, which takes little more than `options.deadline`.
+/// Serves until `stop` is cancelled, then answers `503` to what still comes, a second later also to those whose body still
+/// arrives, and returns once everybody has been answered: soon, unless the store is slow, and then after little more than
+/// `options.deadline`.
 ///
 /// Install the metrics recorder before: the handles of intake's metrics are taken here, once.
 pub async fn serve(
@@ -76,6 +77,11 @@ pub async fn serve(
     let bounds = Bounds::for_requests(options.requests_max);
     let intake = Intake::new(options, store, routes, secrets, env);
     server::run(listener, intake, bounds, stop).await;
+}
+
+/// How many file descriptors the connections of an intake with this budget take at the most.
+pub fn descriptors(requests_max: usize) -> usize {
+    Bounds::for_requests(requests_max).descriptors()
 }
 
 #[cfg(test)]

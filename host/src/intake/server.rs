@@ -5,7 +5,8 @@
 //!   and closed; when even those are too many, the next ones wait in the kernel's queue for one of them to end, which
 //!   [`SHED_TIME_MAX`] bounds.
 //! - Everything that a peer can make wait has an end: a head, an idle connection, an answer that is not read.
-//! - Stopping answers everybody: new requests `503`, admitted ones as ever, and then connections are closed, not cut.
+//! - Stopping answers everybody: new requests `503`, those whose body is there as ever, those whose body still arrives after
+//!   [`LATE_BODIES_MAX`] `503`, and then connections are closed, not cut.
 
 use std::convert::Infallible;
 use std::io;
@@ -45,19 +46,34 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait when the machine has no descriptor left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many connections there may be.
+/// How long bodies may still arrive once the host stops: one that is nearly there is taken, and one that drips does not use
+/// up the time to stop.
+const LATE_BODIES_MAX: Duration = Duration::from_secs(1);
+
+/// How many connections there may be, and how long their bodies are waited for at the end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Those that are served.
     pub(super) connections_max: usize,
     /// Those that are turned away at one time.
     pub(super) shedding_max: usize,
+    /// How long bodies may still arrive once the host stops.
+    pub(super) late_bodies_max: Duration,
 }
 
 impl Bounds {
     /// Enough for the budget of requests to be reached while as many connections again are idle between theirs.
     pub(super) fn for_requests(requests_max: usize) -> Self {
-        Self { connections_max: requests_max.saturating_mul(2).min(Semaphore::MAX_PERMITS), shedding_max: 64 }
+        Self {
+            connections_max: requests_max.saturating_mul(2).min(Semaphore::MAX_PERMITS),
+            shedding_max: 64,
+            late_bodies_max: LATE_BODIES_MAX,
+        }
+    }
+
+    /// File descriptors that the connections take, all together.
+    pub(super) fn descriptors(self) -> usize {
+        self.connections_max + self.shedding_max
     }
 }
 
@@ -92,7 +108,7 @@ pub(super) async fn run(listener: TcpListener, intake: Arc<Intake>, bounds: Boun
     let connections = TaskTracker::new();
     let stopping = async {
         stop.cancelled().await;
-        if !intake.drain().await {
+        if !intake.drain(bounds.late_bodies_max).await {
             tracing::warn!("some deliveries were still being written when intake closed");
         }
         closing.cancel();

@@ -2,6 +2,7 @@
 
 mod admission;
 mod client;
+mod doubt;
 pub(super) mod fixture;
 mod overload;
 mod sockets;

@@ -20,6 +20,7 @@ use std::time::Duration;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
@@ -202,9 +203,9 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// TLS by the roots that browsers trust (webpki), plain TCP for `http`.
-    pub(super) fn new(dialer: Dialer) -> Self {
-        let builder = HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1();
+    /// TLS as `tls` says for `https`, plain TCP for `http`.
+    pub(super) fn new(dialer: Dialer, tls: ClientConfig) -> Self {
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Self { inner: builder.wrap_connector(dialer) }
     }
 }

@@ -15,6 +15,7 @@ use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 
 use super::connect::{ConnectError, Connector, Dialer, HostError};
@@ -51,6 +52,7 @@ impl HttpAdapter {
     /// An adapter for `destinations` behind `guard`.
     pub(super) fn new(
         guard: Guard,
+        tls: ClientConfig,
         destinations: &Destinations,
         limits: HttpLimits,
         env: Env,
@@ -61,7 +63,7 @@ impl HttpAdapter {
             .pool_idle_timeout(limits.idle_timeout)
             .pool_max_idle_per_host(limits.idle_connections_max)
             .http1_max_buf_size(HEAD_BYTES_MAX)
-            .build(Connector::new(dialer));
+            .build(Connector::new(dialer, tls));
         Ok(Self { client, response_bytes_max: limits.response_bytes_max, env })
     }
 

@@ -21,6 +21,7 @@ mod verdict;
 
 mod connect;
 mod guard;
+mod trust;
 
 mod metrics;
 
@@ -32,6 +33,7 @@ mod tests;
 pub use metrics::describe;
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +66,8 @@ pub struct PublishOptions {
     pub response_bytes_max: usize,
     /// Networks that may be called although they are private, in CIDR notation.
     pub allow_networks: Vec<String>,
+    /// Authorities in PEM whose certificates are taken beside those of the public ones.
+    pub ca_file: Option<PathBuf>,
     /// Addresses that are never called: the host's own listeners.
     pub deny_addresses: Vec<std::net::SocketAddr>,
     /// Idle connections kept a destination.
@@ -146,7 +150,8 @@ impl Publisher {
             idle_connections_max: options.idle_connections_max,
             idle_timeout: options.idle_timeout,
         };
-        let http = HttpAdapter::new(guard, &destinations, limits, env.clone())
+        let tls = trust::client_config(options.ca_file.as_deref()).map_err(PublishError)?;
+        let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
         let route = |destination: &Destination| {
             Arc::new(Route { destination: destination.clone(), metrics: DestinationMetrics::new(&destination.name) })

@@ -1,40 +1,29 @@
 //! The publisher against a real store and a real destination.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tempfile::TempDir;
 
 use super::sink::{Answer, Received, Sink};
 use super::*;
-use crate::env::ManualClock;
 use crate::model::destination::LaneLimits;
-use crate::model::ids::{EventId, LeaseToken, ReceiptId, RuntimeId, WorkItemId};
+use crate::model::ids::RuntimeId;
 use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
-use crate::model::pack::GenerationNumber;
 use crate::model::retry::RetryPolicy;
-use crate::model::work_item::WorkType;
-use crate::store::{
-    Cancelled, ClaimRequest, Delivery, Disposition, Finish, Finished, LeaseTime, MessageDetail, NewEvent, ShardId,
-    StoreOptions,
-};
+use crate::store::testing::{self, LEASE, Loss, START, namespace};
+use crate::store::{Cancelled, MessageDetail, ShardId};
 
-const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-const SHARD_LEASE: Duration = Duration::from_secs(30);
 const RETRY: RetryPolicy =
     RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 3 };
 
-/// A store that owns one shard, and a publisher with one destination, `sink`.
+/// A store that owns its one shard, and a publisher with one destination, `sink`.
 struct Fixture {
+    shared: testing::Fixture,
     store: Store,
     publisher: Publisher,
-    clock: Arc<ManualClock>,
     lease: ShardLease,
-    directory: TempDir,
-    ids: AtomicU64,
 }
 
 fn destination(sink: &Sink) -> Destination {
@@ -55,6 +44,7 @@ fn options(in_flight_max: usize) -> PublishOptions {
         in_flight_max,
         response_bytes_max: 4_096,
         allow_networks: vec!["127.0.0.0/8".to_owned()],
+        ca_file: None,
         deny_addresses: Vec::new(),
         idle_connections_max: 64,
         idle_timeout: Duration::from_secs(60),
@@ -71,38 +61,16 @@ impl Fixture {
     }
 
     async fn with_all(destinations: Vec<Destination>, options: PublishOptions) -> Self {
-        let directory = TempDir::new().unwrap();
-        let clock = Arc::new(ManualClock::at(START));
-        let env = Env { clock: Arc::clone(&clock) as _, entropy: Env::system().entropy };
-        let store_options = StoreOptions {
-            data: directory.path().join("data"),
-            database_url: None,
-            lease_time: LeaseTime::Runtime,
-            shards: 1,
-            queue_requests_max: 1_024,
-            queue_bytes_max: 16 << 20,
-            readers: 2,
-            read_timeout: Duration::from_secs(30),
-        };
-        let store = Store::open(store_options, env.clone()).await.unwrap();
-        store.ensure_namespaces(&["acme".parse().unwrap()], START).await.unwrap();
-        let component = Bytes::from_static(b"\0asm");
-        store.install_pack(&"pack".parse().unwrap(), [1; 32], "[pack]".to_owned(), component, START).await.unwrap();
-        let runtime = RuntimeId::new(START, [1; 10]);
-        let lease = store.acquire_shard(ShardId(0), runtime, SHARD_LEASE, START).await.unwrap().unwrap();
-        let secrets = directory.path().join("secrets");
+        let shared = testing::Fixture::starting_at(START).await;
+        let store = shared.store.clone();
+        let lease = store.acquire_shard(ShardId(0), shared.runtime(), LEASE, START).await.unwrap().unwrap();
+        let secrets = shared.directory.path().join("secrets");
         std::fs::create_dir(&secrets).unwrap();
-        let secrets = Secrets::open(&secrets, env.clone()).unwrap();
+        let secrets = Secrets::open(&secrets, shared.env.clone()).unwrap();
         let destinations = destinations.into_iter().map(|destination| (destination.name.clone(), destination));
         let destinations: Arc<Destinations> = Arc::new(destinations.collect());
-        let publisher = Publisher::start(options, destinations, store.clone(), secrets, env).unwrap();
-        Self { store, publisher, clock, lease, directory, ids: AtomicU64::new(0) }
-    }
-
-    fn entropy(&self) -> [u8; 10] {
-        let mut entropy = [0; 10];
-        entropy[2..].copy_from_slice(&self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        entropy
+        let publisher = Publisher::start(options, destinations, store.clone(), secrets, shared.env.clone()).unwrap();
+        Self { shared, store, publisher, lease }
     }
 
     /// Has a flow emit `count` messages to `sink` that are due, and claims them.
@@ -111,58 +79,10 @@ impl Fixture {
     }
 
     async fn emit_to(&self, destination: &str, count: usize) -> Vec<ClaimedMessage> {
-        let (event, work_item) = (EventId::new(START, self.entropy()), WorkItemId::new(START, self.entropy()));
-        let event = NewEvent {
-            id: event,
-            work_item_id: work_item,
-            delivery_key: event.to_string(),
-            source_key: None,
-            payload_digest: [0; 32],
-            body: Bytes::new(),
-        };
-        let delivery = Delivery {
-            receipt_id: ReceiptId::new(START, self.entropy()),
-            namespace: "acme".parse().unwrap(),
-            pack: "pack".parse().unwrap(),
-            generation: GenerationNumber(1),
-            route: "push".parse().unwrap(),
-            content_type: String::new(),
-            headers: Vec::new(),
-            received_at: START,
-            events: vec![event],
-        };
-        self.store.enqueue(delivery).await.unwrap();
-        let request = ClaimRequest {
-            pack: "pack".parse().unwrap(),
-            generations: vec![GenerationNumber(1)],
-            work_types: vec![WorkType::ConnectorEvent],
-            rows_max: 1,
-            stale_only: false,
-            lease: LeaseToken::new(START, self.entropy()),
-            lease_duration: SHARD_LEASE,
-            now: START,
-        };
-        let item = self.store.claim(request).await.unwrap().pop().unwrap();
-        let messages: Vec<NewMessage> = (0..count).map(|_| self.message(destination)).collect();
+        let messages: Vec<NewMessage> = (0..count).map(|_| self.shared.message(destination, START)).collect();
         let claimed = messages.iter().map(claimed).collect();
-        let disposition = Disposition::Done { note: None, ignored: false, messages };
-        let finish = Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now: START };
-        assert_eq!(self.store.finish(finish).await.unwrap(), Finished::Applied);
+        self.shared.emit(messages).await;
         claimed
-    }
-
-    fn message(&self, destination: &str) -> NewMessage {
-        NewMessage {
-            id: MessageId::new(START, self.entropy()),
-            destination: destination.parse().unwrap(),
-            body: Bytes::from_static(b"{}"),
-            content_type: "application/json".to_owned(),
-            headers: Vec::new(),
-            ordering_key: None,
-            idempotency_key: None,
-            due_at: START,
-            expire_at: None,
-        }
     }
 
     /// Publishes a batch; the settlements of all of it, none of them twice.
@@ -196,7 +116,7 @@ fn claimed(message: &NewMessage) -> ClaimedMessage {
     ClaimedMessage {
         id: message.id,
         generation: 1,
-        namespace: "acme".parse().unwrap(),
+        namespace: namespace(),
         destination: message.destination.clone(),
         bytes: 2,
         expire_at: message.expire_at,
@@ -267,8 +187,8 @@ async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
     sink.next().await;
 
     let successor = RuntimeId::new(START, [2; 10]);
-    let later = START + SHARD_LEASE;
-    fixture.store.acquire_shard(ShardId(0), successor, SHARD_LEASE, later).await.unwrap().unwrap();
+    let later = START + LEASE;
+    fixture.store.acquire_shard(ShardId(0), successor, LEASE, later).await.unwrap().unwrap();
     let mut too_late = fixture.begin(vec![batch[1].clone()]);
     assert_eq!(too_late.recv().await.unwrap().result, Settled::Fenced);
 
@@ -311,6 +231,48 @@ async fn an_outcome_that_cannot_be_recorded_is_not_claimed_to_be() {
     fixture.store.close().await;
     permits.add_permits(1);
     assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded);
+}
+
+// TL-4
+#[tokio::test]
+async fn a_message_whose_admission_got_no_answer_is_sent_once() {
+    for loss in Loss::ALL {
+        let mut sink = Sink::start(|_| Answer::status(200)).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        fixture.store.lose_answer(loss);
+        assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published, "{loss:?}");
+        sink.next().await;
+        assert!(sink.received.try_recv().is_err(), "{loss:?}: it was sent twice");
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((entry.state, entry.attempt), (MessageState::Published, 1), "{loss:?}");
+    }
+}
+
+// TL-4
+#[tokio::test]
+async fn an_outcome_that_got_no_answer_is_recorded_once() {
+    for (loss, status) in Loss::ALL.into_iter().flat_map(|loss| [200, 500, 404].map(|status| (loss, status))) {
+        let permits = Arc::new(Semaphore::new(0));
+        let answer = Answer::Held(Arc::clone(&permits), format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"));
+        let mut sink = Sink::start(move |_| answer.clone()).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        let mut settled = fixture.begin(vec![message.clone()]);
+        sink.next().await;
+        fixture.store.lose_answer(loss);
+        permits.add_permits(1);
+
+        let after = after(settled.recv().await.unwrap().result);
+        let stored = fixture.stored(message.id).await;
+        let entry = &stored.summary.entry;
+        assert_eq!((entry.state, entry.attempt, stored.status), (after.state(), 1, Some(status)), "{loss:?}");
+        if let AfterAttempt::RetryAt(at) = after {
+            assert_eq!(entry.eligible_at, at, "{loss:?}");
+        }
+        assert!(sink.received.try_recv().is_err(), "{loss:?}: it was sent twice");
+        assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap(), "{loss:?}");
+    }
 }
 
 // TL-6
@@ -376,8 +338,8 @@ async fn a_missing_secret_sends_nothing_and_waits_for_the_operator() {
     assert_eq!(after(fixture.publish_one(&message).await).state(), MessageState::RetryWait);
     assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 
-    std::fs::write(fixture.directory.path().join("secrets/signing"), "whsec_b25l\nwhsec_dHdv\n").unwrap();
-    fixture.clock.advance(crate::secrets::RECHECK_AFTER);
+    std::fs::write(fixture.shared.directory.path().join("secrets/signing"), "whsec_b25l\nwhsec_dHdv\n").unwrap();
+    fixture.shared.advance(crate::secrets::RECHECK_AFTER);
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
     let received = sink.next().await;
     assert_eq!(received.header("webhook-signature").unwrap().split(' ').count(), 2, "one for each secret");
@@ -392,7 +354,7 @@ async fn a_message_to_a_destination_that_is_not_configured_waits() {
     assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
 }
 
-// LAN-1
+// LAN-1, WRK-2
 #[tokio::test]
 async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled() {
     let permits = Arc::new(Semaphore::new(0));
@@ -471,8 +433,8 @@ async fn storm(seed: u64) {
         fixture.store.cancel(victim, START).await.unwrap();
         if number == takeover {
             let successor = RuntimeId::new(START, [2; 10]);
-            let later = START + SHARD_LEASE;
-            fixture.store.acquire_shard(ShardId(0), successor, SHARD_LEASE, later).await.unwrap().unwrap();
+            let later = START + LEASE;
+            fixture.store.acquire_shard(ShardId(0), successor, LEASE, later).await.unwrap().unwrap();
         }
         all.extend(batch);
     }

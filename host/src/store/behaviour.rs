@@ -59,8 +59,8 @@ impl Watch<'_> {
     async fn begin(&mut self) -> Result<(), sqlx::Error> {
         self.first.execute("DELETE FROM sequence WHERE name = ?", values![self.row.as_str()]).await?;
         self.first.execute("INSERT INTO sequence (name, last) VALUES (?, 0)", values![self.row.as_str()]).await?;
-        // Autocommit: waits for nobody.
-        self.second.run("SET SESSION innodb_lock_wait_timeout = 1").await
+        // Waits for nobody, or where that cannot be said, a second.
+        self.second.run("SET SESSION innodb_lock_wait_timeout = 0").await
     }
 
     async fn end(&mut self) -> Result<(), sqlx::Error> {

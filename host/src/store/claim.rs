@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::connection::Row;
+use super::link;
 use super::statement::Statement;
 use super::stored::values;
-use super::link;
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::event::Event;

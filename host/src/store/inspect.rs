@@ -280,7 +280,7 @@ fn message(row: &Row) -> Result<MessageDetail, sqlx::Error> {
     Ok(MessageDetail {
         summary: summary(row)?,
         admitted_at: row.optional_time(ENTRY_COLUMNS + 2)?,
-        status: row.value(ENTRY_COLUMNS + 3)?,
+        status: row.optional_unsigned_16(ENTRY_COLUMNS + 3)?,
         error: row.value(ENTRY_COLUMNS + 4)?,
         payload: payload(row, ENTRY_COLUMNS + 5)?,
     })

@@ -48,6 +48,10 @@ mod stored;
 mod unit;
 
 #[cfg(test)]
+mod loss;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};

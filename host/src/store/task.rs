@@ -23,6 +23,8 @@ use super::dialect::{Engine, is_conflict};
 use super::error::StoreError;
 use super::group::{Afterwards, Control, Group, Waiting};
 use super::link::{Link, Source};
+#[cfg(test)]
+use super::loss::{Loss, Losses};
 use super::readers::Readers;
 use super::schema::Directory;
 use super::unit::{Terms, Unit};
@@ -56,6 +58,8 @@ pub(super) struct TaskParts {
     pub(super) work: watch::Sender<u64>,
     pub(super) feed: watch::Sender<u64>,
     pub(super) env: Env,
+    #[cfg(test)]
+    pub(super) losses: Losses,
 }
 
 pub(super) struct Task {
@@ -212,6 +216,8 @@ impl Task {
 
     async fn attempt(&mut self, group: &mut Group, attempt: u32) -> Result<Hints, Failed> {
         let TaskParts { shard_count, stripe, lease_time, .. } = self.parts;
+        #[cfg(test)]
+        let loss = self.parts.losses.next();
         let link = self.connect().await?;
         let database_now = link.prepare(group.rows(), lease_time).await?;
         let sequences = link.sequences.clone();
@@ -231,7 +237,11 @@ impl Task {
             // Whatever it was, it may have been a neighbour's: everybody may try again.
             return Err(undone.map_or_else(Failed::from, |()| error.into()));
         }
+        #[cfg(test)]
+        Loss::strike(loss, Loss::BeforeCommit)?;
         connection.commit().await.map_err(Failed::at_commit)?;
+        #[cfg(test)]
+        Loss::strike(loss, Loss::AfterCommit)?;
         link.sequences = sequences;
         Ok(Hints { work_changed, feed_changed })
     }

@@ -14,6 +14,8 @@ use super::error::StoreError;
 pub(super) use super::group::Control;
 use super::group::{Reply, Waiting};
 use super::link::{Link, Source};
+#[cfg(test)]
+use super::loss::Losses;
 use super::readers::Readers;
 use super::schema::Directory;
 use super::server::{Isolation, Server};
@@ -36,6 +38,8 @@ pub(super) struct Writer {
     bytes_max: u32,
     pub(super) work: watch::Sender<u64>,
     pub(super) feed: watch::Sender<u64>,
+    #[cfg(test)]
+    pub(super) losses: Losses,
 }
 
 /// What a writer is started with.
@@ -90,7 +94,17 @@ impl Writer {
         let bytes_max = u32::try_from(options.queue_bytes_max).unwrap_or(u32::MAX);
         let bytes = Arc::new(Semaphore::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
         let (work, feed) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { control, deliveries, deliveries_end, bytes, bytes_max, work, feed }
+        Self {
+            control,
+            deliveries,
+            deliveries_end,
+            bytes,
+            bytes_max,
+            work,
+            feed,
+            #[cfg(test)]
+            losses: Losses::default(),
+        }
     }
 
     fn task_parts(&self, parts: WriterParts, source: Source, stripe: u8, options: &StoreOptions) -> TaskParts {
@@ -104,6 +118,8 @@ impl Writer {
             work: self.work.clone(),
             feed: self.feed.clone(),
             env: parts.env,
+            #[cfg(test)]
+            losses: self.losses.clone(),
         }
     }
 

@@ -7,11 +7,12 @@ use tokio::runtime::Handle;
 
 use super::{SuperviseError, SuperviseOptions, SuperviseParts, Supervisor};
 use crate::execute::NoopFlow;
-use crate::execute::testing::{Harness, manifest, namespace, pack};
+use crate::execute::testing::{Harness, manifest};
 use crate::guest::{GuestHost, GuestOptions, PackFile};
 use crate::intake::RouteTable;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
 use crate::model::work_item::WorkState;
+use crate::store::testing::{namespace, pack};
 
 fn options() -> SuperviseOptions {
     SuperviseOptions { namespaces: vec![namespace()], ..SuperviseOptions::default() }

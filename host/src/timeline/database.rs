@@ -25,7 +25,7 @@ const LOG_BYTES_MAX: u64 = 64 << 20;
 const DELETIONS_TRIGGER: usize = 2_048;
 const DELETIONS_WINDOW: usize = 4_096;
 /// Open files a shard.
-const FILES_MAX: i32 = 256;
+pub(super) const FILES_MAX: i32 = 256;
 /// Flushes and compactions that run at once, over all shards.
 const BACKGROUND_JOBS: i32 = 2;
 /// Bits a key in the filters of the `id` family, for about one false answer in a hundred.

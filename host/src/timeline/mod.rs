@@ -44,7 +44,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::database::Memory;
+use self::database::{FILES_MAX, Memory};
 use self::lease::LeaseKeeper;
 use self::shard::Shard;
 use crate::env::Env;
@@ -155,6 +155,11 @@ impl Timeline {
             while done.changed().await.is_ok() {}
         }
     }
+}
+
+/// How many file descriptors this many shards take at the most.
+pub fn descriptors(shards: u16) -> usize {
+    usize::from(shards) * FILES_MAX.unsigned_abs() as usize
 }
 
 /// Runs a shard on a thread of its own. The receiver closes when the thread ends, however it does.

@@ -2,6 +2,8 @@
 
 mod cli;
 mod crash;
+mod full_disk;
+mod https;
 mod overload;
 mod pipeline;
 mod shutdown;

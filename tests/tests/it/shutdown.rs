@@ -8,6 +8,7 @@ use forebay::cli::rig::receiver::Reply;
 use forebay::cli::rig::site::NAMESPACE;
 use forebay::env;
 use forebay_tests::admin::count;
+use forebay_tests::unfinished::{REQUESTS_IN_FLIGHT, Unfinished};
 use forebay_tests::world::{World, event_ids, signed};
 use forebay_tests::{received, wait};
 use http::StatusCode;
@@ -81,14 +82,50 @@ async fn a_host_that_drains_takes_nothing_new() -> anyhow::Result<()> {
     Ok(())
 }
 
+// ADM-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_body_does_not_use_up_the_time_to_stop() -> anyhow::Result<()> {
+    // The sender may take longer than the stop: waiting for it would end in failure.
+    let settings = "[intake]\ndeadline_ms = 60_000\n[shutdown]\ntimeout_seconds = 20\n";
+    let mut world = World::start_with(&["github"], settings).await?;
+    let mut slow = Unfinished::begin(&world, "slow", &String::from_utf8(push_body(1, 2_000))?).await?;
+    world.admin().until_metric(REQUESTS_IN_FLIGHT, 1.0).await?;
+    let host = world.take_host()?;
+    host.signal(Signal::TERM)?;
+    let answer = slow.answer().await?.to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 503"), "{answer}");
+    assert!(answer.contains("\r\nretry-after: ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    assert_eq!(host.wait().await?.code(), Some(0), "{}", world.site.host.log_tail());
+    world.restart().await?;
+    assert!(world.admin().events().await?.is_empty());
+    Ok(())
+}
+
+/// Has a host in the middle of attempts that take longer than it may: the events that had their `202`.
+async fn begin_what_does_not_end(world: &World) -> anyhow::Result<Vec<String>> {
+    world.sink.reply(Reply::Late(Duration::from_secs(600)));
+    let acknowledged = deliver(world).await?;
+    let under_way = |stats: &serde_json::Value| count(stats, "messages", "publishing") > 0;
+    wait::until("a message is under way", async || world.admin().stats().await, under_way).await?;
+    Ok(acknowledged)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_that_takes_too_long_is_a_failure_and_loses_nothing() -> anyhow::Result<()> {
+    let mut world = World::start_with(&["github"], "[shutdown]\ntimeout_seconds = 1\n").await?;
+    let acknowledged = begin_what_does_not_end(&world).await?;
+    let status = world.stop().await?;
+    let log = world.site.host.log_tail();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("not stopped after 1 s, while "), "{log}");
+    world.sink.reply(Reply::OK);
+    all_are_done(&mut world, &acknowledged).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_ends_it_at_once_and_loses_nothing() -> anyhow::Result<()> {
     let mut world = World::start(&["github"]).await?;
-    // The drain would wait for these.
-    world.sink.reply(Reply::Late(Duration::from_secs(600)));
-    let acknowledged = deliver(&world).await?;
-    let under_way = |stats: &serde_json::Value| count(stats, "messages", "publishing") > 0;
-    wait::until("a message is under way", async || world.admin().stats().await, under_way).await?;
+    let acknowledged = begin_what_does_not_end(&world).await?;
     let host = world.take_host()?;
     host.signal(Signal::TERM)?;
     let draining = async || {
@@ -98,7 +135,10 @@ async fn a_second_signal_ends_it_at_once_and_loses_nothing() -> anyhow::Result<(
     wait::until("it drains", draining, |status| *status != Some(StatusCode::OK)).await?;
     host.signal(Signal::TERM)?;
     let ended = tokio::time::timeout_at(env::deadline(Duration::from_secs(20)), host.wait()).await;
-    assert!(ended.is_ok(), "it still waits: {}", world.site.host.log_tail());
+    let log = world.site.host.log_tail();
+    let status = ended.map_err(|_| anyhow::anyhow!("it still waits: {log}"))??;
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("stopped at once"), "{log}");
     world.sink.reply(Reply::OK);
     all_are_done(&mut world, &acknowledged).await
 }

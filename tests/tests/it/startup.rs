@@ -65,3 +65,36 @@ async fn a_second_host_on_the_same_data_stops_and_harms_nothing() -> anyhow::Res
     assert!(first.wait().await?.success());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_with_too_few_file_descriptors_does_not_start_and_says_what_to_do() -> anyhow::Result<()> {
+    let mut world = World::prepare(&["github"], "").await?;
+    world.site.host.limits = Some("ulimit -n 300".to_owned());
+    let log = refuses_to_start(&world).await?;
+    assert!(log.contains("intake.requests_max = 256 needs") && log.contains("may have 300"), "{log}");
+    // A soft limit is the host's own to raise.
+    world.site.host.limits = Some("ulimit -S -n 300".to_owned());
+    world.restart().await
+}
+
+// OBS-2
+#[tokio::test(flavor = "multi_thread")]
+async fn the_start_says_what_the_host_runs_with() -> anyhow::Result<()> {
+    let world = World::start(&["github"]).await?;
+    let log = std::fs::read_to_string(&world.site.host.log)?;
+    let line = log.lines().find(|line| line.contains("the host serves")).expect("it says that it serves");
+    for said in [
+        "workers_per_pack=64",
+        "max_processing_rows=192",
+        "store_readers=4",
+        "guest_instances_max=128",
+        "publish_in_flight_max=512",
+        "shards=1",
+    ] {
+        assert!(line.contains(said), "{said}: {line}");
+    }
+    // A pool says the same of itself.
+    let pool = log.lines().find(|line| line.contains("a pool starts")).expect("a pool starts");
+    assert!(pool.contains("workers=64") && pool.contains("max_processing_rows=192"), "{pool}");
+    Ok(())
+}

@@ -5,104 +5,48 @@ use std::time::Duration;
 use bytes::Bytes;
 use expect_test::expect;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{Desk, NOW, shown};
 use crate::admin::{BODY_SHOWN_BYTES_MAX, Stage};
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
-use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, WorkItemId};
+use crate::model::ids::{EventId, MessageId};
 use crate::model::message::NewMessage;
-use crate::model::pack::GenerationNumber;
-use crate::model::work_item::{ClaimedWorkItem, WorkType};
-use crate::store::{
-    AdmissionRequest, ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, NewEvent, ShardId,
-};
+use crate::store::testing::LEASE;
+use crate::store::{AdmissionRequest, Disposition, Enqueued, Finished, ShardId};
 
 impl Desk {
-    /// An installed pack, for what follows.
-    async fn install(&self) -> GenerationNumber {
-        self.store.ensure_namespaces(&["acme".parse().unwrap()], NOW).await.unwrap();
-        let pack = "github".parse().unwrap();
-        let component = Bytes::from_static(b"component");
-        self.store.install_pack(&pack, [1; 32], "manifest".to_owned(), component, NOW).await.unwrap().number
-    }
-
-    /// A delivery of one event, durable.
-    async fn deliver(&self, generation: GenerationNumber, key: &str, body: &[u8]) -> EventId {
-        let delivery = Delivery {
-            receipt_id: ReceiptId::new(NOW, self.env.id_entropy()),
-            namespace: "acme".parse().unwrap(),
-            pack: "github".parse().unwrap(),
-            generation,
-            route: "github".parse().unwrap(),
-            content_type: "application/json".to_owned(),
-            headers: vec![
-                Header { name: "x-github-event".to_owned(), value: Bytes::from_static(b"push") },
-                Header { name: "authorization".to_owned(), value: Bytes::from_static(b"Bearer hunter2") },
-            ],
-            received_at: NOW,
-            events: vec![NewEvent {
-                id: EventId::new(NOW, self.env.id_entropy()),
-                work_item_id: WorkItemId::new(NOW, self.env.id_entropy()),
-                delivery_key: key.to_owned(),
-                source_key: Some("repository-1".to_owned()),
-                payload_digest: Sha256::digest(body).into(),
-                body: Bytes::copy_from_slice(body),
-            }],
-        };
+    /// A delivery of one event about one repository, durable.
+    async fn deliver(&self, key: &str, body: &[u8]) -> EventId {
+        let mut delivery = self.shared.delivery(vec![self.shared.event(key, Some("repository-1"), body)]);
+        let credential = Header { name: "authorization".to_owned(), value: Bytes::from_static(b"Bearer hunter2") };
+        delivery.headers.push(credential);
         match self.store.enqueue(delivery).await.unwrap() {
             Enqueued::Stored { events } => events[0],
             other => panic!("{other:?}"),
         }
     }
 
-    async fn claim(&self, generation: GenerationNumber) -> ClaimedWorkItem {
-        let request = ClaimRequest {
-            pack: "github".parse().unwrap(),
-            generations: vec![generation],
-            work_types: vec![WorkType::ConnectorEvent],
-            rows_max: 1,
-            stale_only: false,
-            lease: LeaseToken::new(NOW, self.env.id_entropy()),
-            lease_duration: Duration::from_secs(30),
-            now: NOW,
-        };
-        self.store.claim(request).await.unwrap().remove(0)
-    }
-
-    async fn finish(&self, claimed: &ClaimedWorkItem, disposition: Disposition) {
-        let finish =
-            Finish { work_item_id: claimed.id, lease: claimed.lease, epoch: claimed.epoch, disposition, now: NOW };
-        assert_eq!(self.store.finish(finish).await.unwrap(), Finished::Applied);
-    }
-
     /// Works an event off that emits one message, due in a minute.
     async fn emit(&self) -> (EventId, MessageId) {
-        let generation = self.install().await;
-        let event = self.deliver(generation, "delivery-1", b"{\"ref\":\"main\"}").await;
-        let claimed = self.claim(generation).await;
-        let id = MessageId::new(NOW, self.env.id_entropy());
+        let event = self.deliver("delivery-1", b"{\"ref\":\"main\"}").await;
+        let claimed = self.shared.claim(1).await.remove(0);
         let message = NewMessage {
-            id,
-            destination: "crm".parse().unwrap(),
             body: Bytes::from_static(b"\xff\x00"),
             content_type: "application/octet-stream".to_owned(),
             headers: Vec::new(),
-            ordering_key: None,
-            idempotency_key: None,
-            due_at: NOW + Duration::from_secs(60),
-            expire_at: None,
+            ..self.shared.message("crm", NOW + Duration::from_secs(60))
         };
+        let id = message.id;
         let note = Some("one commit".to_owned());
-        self.finish(&claimed, Disposition::Done { note, ignored: false, messages: vec![message] }).await;
+        let done = Disposition::Done { note, ignored: false, messages: vec![message] };
+        assert_eq!(self.shared.finish(&claimed, done).await, Finished::Applied);
         (event, id)
     }
 
     /// Publish Admission of a message.
     async fn admit(&self, id: MessageId) {
-        let runtime = crate::model::ids::RuntimeId::new(NOW, self.env.id_entropy());
-        let lease = self.store.acquire_shard(ShardId(0), runtime, Duration::from_secs(30), NOW).await.unwrap().unwrap();
+        let lease = self.store.acquire_shard(ShardId(0), self.shared.runtime(), LEASE, NOW).await.unwrap().unwrap();
         let generation = self.store.message_entries(&[id]).await.unwrap()[0].generation;
         self.store.admit(lease, vec![AdmissionRequest { id, generation }], NOW).await.unwrap();
     }
@@ -117,13 +61,12 @@ async fn json_of(desk: &Desk, path: &str) -> Value {
 #[tokio::test]
 async fn events_are_listed_newest_first_and_page_by_page() {
     let desk = Desk::open(None).await;
-    let generation = desk.install().await;
     let mut newest_first = Vec::new();
     for number in 0..5 {
-        newest_first.insert(0, desk.deliver(generation, &format!("delivery-{number}"), b"{}").await.to_string());
+        newest_first.insert(0, desk.deliver(&format!("delivery-{number}"), b"{}").await.to_string());
     }
     let mut seen = Vec::new();
-    let mut path = "/api/v1/events?limit=2&namespace=acme&pack=github&route=github".to_owned();
+    let mut path = "/api/v1/events?limit=2&namespace=acme&pack=github&route=push".to_owned();
     loop {
         let page = json_of(&desk, &path).await;
         let items = page["items"].as_array().unwrap();
@@ -168,9 +111,8 @@ async fn an_event_shows_what_became_of_it() {
 #[tokio::test]
 async fn a_large_body_is_cut_between_characters() {
     let desk = Desk::open(None).await;
-    let generation = desk.install().await;
     let body = format!("x{}", "ä".repeat(BODY_SHOWN_BYTES_MAX / 2));
-    let event = desk.deliver(generation, "delivery-1", body.as_bytes()).await;
+    let event = desk.deliver("delivery-1", body.as_bytes()).await;
     let shown = &json_of(&desk, &format!("/api/v1/events/{event}")).await["body"];
     assert_eq!(shown["encoding"], "utf-8");
     assert_eq!(shown["truncated"], true);
@@ -233,15 +175,15 @@ async fn a_reschedule_moves_the_message() {
 #[tokio::test]
 async fn a_dead_head_can_be_skipped_and_nothing_else() {
     let desk = Desk::open(None).await;
-    let generation = desk.install().await;
-    desk.deliver(generation, "delivery-1", b"{}").await;
-    desk.deliver(generation, "delivery-2", b"{}").await;
-    let head = desk.claim(generation).await;
+    desk.deliver("delivery-1", b"{}").await;
+    desk.deliver("delivery-2", b"{}").await;
+    let head = desk.shared.claim(1).await.remove(0);
     let path = format!("/api/v1/work-items/{}/skip", head.id);
     let early = desk.post(&path, "").await;
     expect![[r#"409 {"error":{"code":"not_skippable","message":"the work item is processing and holds up no lane by being dead","state":"processing"}}"#]].assert_eq(&shown(&early));
     let failure = Failure::new(FailureClass::Rejected, "not today");
-    desk.finish(&head, Disposition::Dead { failure, leaves_lane: false }).await;
+    let dead = Disposition::Dead { failure, leaves_lane: false };
+    assert_eq!(desk.shared.finish(&head, dead).await, Finished::Applied);
     let stats = json_of(&desk, "/api/v1/stats").await;
     assert_eq!((&stats["work_items"]["ready"], &stats["work_items"]["blocked"]), (&json!(0), &json!(1)));
     let skipped = desk.post(&path, "").await;

@@ -4,23 +4,21 @@ mod access;
 mod content;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{AdminOptions, AdminParts, Stage, serve};
 use crate::cli::rig::http::{Answer, Connection};
-use crate::env::{self, Env, ManualClock, SeededEntropy};
+use crate::env;
 use crate::model::time::Timestamp;
 use crate::secrets::Secret;
-use crate::store::{LeaseTime, Store, StoreOptions};
+use crate::store::Store;
+use crate::store::testing::Fixture;
 use crate::telemetry;
 
 /// 2030-01-01T00:00:00Z.
@@ -28,43 +26,26 @@ const NOW: Timestamp = Timestamp::from_millis(1_893_456_000_000);
 
 /// A listener over a store of its own. Dropped, it stops.
 struct Desk {
+    shared: Fixture,
     store: Store,
     address: SocketAddr,
-    env: Env,
     stage: watch::Sender<Stage>,
     _stop: DropGuard,
-    _data: TempDir,
 }
 
 impl Desk {
     async fn open(token: Option<&str>) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::at(NOW));
-        let env = Env { clock, entropy: Arc::new(SeededEntropy::new(7)) };
-        let options = StoreOptions {
-            data: data.path().to_owned(),
-            database_url: None,
-            lease_time: LeaseTime::Runtime,
-            shards: 1,
-            queue_requests_max: 100,
-            queue_bytes_max: 1_000_000,
-            readers: 2,
-            read_timeout: Duration::from_secs(5),
-        };
-        let store = Store::open(options, env.clone()).await.unwrap();
+        let shared = Fixture::starting_at(NOW).await;
+        let (store, env) = (shared.store.clone(), shared.env.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stage = watch::Sender::new(Stage::Starting);
-        let parts = AdminParts {
-            store: store.clone(),
-            metrics: telemetry::metrics().unwrap(),
-            stage: stage.subscribe(),
-            env: env.clone(),
-        };
+        let parts =
+            AdminParts { store: store.clone(), metrics: telemetry::metrics().unwrap(), stage: stage.subscribe(), env };
         let stop = CancellationToken::new();
         let options = AdminOptions { token: token.map(|token| Secret::new(token.as_bytes())) };
         env::spawn("admin", serve(listener, options, parts, stop.clone()));
-        Self { store, address, env, stage, _stop: stop.drop_guard(), _data: data }
+        Self { shared, store, address, stage, _stop: stop.drop_guard() }
     }
 
     async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

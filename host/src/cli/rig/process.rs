@@ -44,6 +44,8 @@ pub struct HostCommand {
     pub intake: SocketAddr,
     /// Where it is to listen for operators.
     pub admin: SocketAddr,
+    /// Shell commands that limit its process before it begins: `ulimit -n 300`.
+    pub limits: Option<String>,
 }
 
 /// A running host. Dropped, it is killed.
@@ -72,7 +74,7 @@ impl HostCommand {
     /// Starts the host, without waiting until it is ready.
     pub fn spawn(&self) -> anyhow::Result<HostProcess> {
         let log = std::fs::File::options().create(true).append(true).open(&self.log)?;
-        let mut command = Command::new(&self.binary);
+        let mut command = self.program();
         command.arg("serve");
         command.arg("--config").arg(&self.config).arg("--data").arg(&self.data).arg("--secrets").arg(&self.secrets);
         command.arg("--intake").arg(self.intake.to_string()).arg("--admin").arg(self.admin.to_string());
@@ -88,6 +90,14 @@ impl HostCommand {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
         let child = command.spawn().with_context(|| format!("starting {}", self.binary.display()))?;
         Ok(HostProcess { child })
+    }
+
+    /// The binary, behind a shell that becomes it where there are limits to set.
+    fn program(&self) -> Command {
+        let Some(limits) = &self.limits else { return Command::new(&self.binary) };
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(&self.binary);
+        shell
     }
 
     /// Starts the host, and returns once it says that it is ready.

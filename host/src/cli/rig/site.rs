@@ -46,6 +46,7 @@ impl Site {
             log: at("forebay.log"),
             intake: free_address()?,
             admin: free_address()?,
+            limits: None,
         };
         Ok(Self { folder, host })
     }

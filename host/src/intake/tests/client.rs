@@ -25,6 +25,11 @@ impl Reply {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// When to come back, in seconds.
+    pub(super) fn retry_after(&self) -> u32 {
+        self.header("retry-after").unwrap().parse().unwrap()
+    }
+
     /// The body, which is JSON.
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap()

@@ -6,34 +6,30 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderName;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sha2::Sha256;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Connection, Reply, request};
-use crate::env::{self, Env, ManualClock, SeededEntropy};
+use crate::env;
 use crate::intake::admit::Intake;
 use crate::intake::server::{self, Bounds};
 use crate::intake::{ActiveGeneration, IntakeOptions, RouteTable};
 use crate::model::event::Event;
-use crate::model::names::Namespace;
-use crate::model::pack::{
-    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, Route, Verification,
-};
+use crate::model::pack::{Answer, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, Route, Verification};
 use crate::model::presets::preset;
 use crate::model::time::Timestamp;
 use crate::secrets::Secrets;
-use crate::store::{EventFilter, LeaseTime, PageRequest, Store, StoreOptions};
+use crate::store::testing::{Fixture, GENERATION, START, namespace, pack};
+use crate::store::{EventFilter, PageRequest, Store};
 
 /// What the host's clock shows.
-pub(in crate::intake) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+pub(in crate::intake) const NOW: Timestamp = START;
 
 /// The secret of the signed routes.
 pub(super) const SECRET: &str = "It's a Secret to Everybody";
@@ -107,18 +103,21 @@ pub(super) struct World {
     pub(super) stop: CancellationToken,
     serving: JoinHandle<()>,
     metrics: PrometheusHandle,
-    _directories: [TempDir; 2],
+    _shared: Fixture,
 }
 
 impl World {
     pub(super) async fn start(setup: Setup) -> Self {
-        let env = Env { clock: Arc::new(ManualClock::at(NOW)), entropy: Arc::new(SeededEntropy::new(42)) };
-        let (data, secrets) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        fs::write(secrets.path().join("github"), SECRET).unwrap();
-        let (store, active) = store_with_pack(&data, setup.routes, &env).await;
+        let shared = Fixture::new().await;
+        let (store, env) = (shared.store.clone(), shared.env.clone());
+        let secrets = shared.directory.path().join("secrets");
+        fs::create_dir(&secrets).unwrap();
+        fs::write(secrets.join("github"), SECRET).unwrap();
+        let manifest = Arc::new(manifest(pack().as_str(), setup.routes));
+        let active = ActiveGeneration { pack: pack(), number: GENERATION, manifest };
         let routes = RouteTable::empty();
-        routes.replace(&[acme()], &[active]).unwrap();
-        let secrets_of_operator = Secrets::open(secrets.path(), env.clone()).unwrap();
+        routes.replace(&[namespace()], &[active]).unwrap();
+        let secrets_of_operator = Secrets::open(&secrets, env.clone()).unwrap();
 
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
@@ -129,7 +128,7 @@ impl World {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let serving = env::spawn("intake", server::run(listener, intake, setup.bounds, stop.clone()));
-        Self { address, store, stop, serving, metrics, _directories: [data, secrets] }
+        Self { address, store, stop, serving, metrics, _shared: shared }
     }
 
     /// A new connection.
@@ -171,31 +170,6 @@ impl World {
         let value = rendered.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map_or(0.0, |value| value.parse().unwrap())
     }
-}
-
-async fn store_with_pack(data: &TempDir, routes: Vec<Route>, env: &Env) -> (Store, ActiveGeneration) {
-    let options = StoreOptions {
-        data: data.path().to_owned(),
-        database_url: None,
-        lease_time: LeaseTime::Runtime,
-        shards: 1,
-        queue_requests_max: 1_024,
-        queue_bytes_max: 64 * 1024 * 1024,
-        readers: 2,
-        read_timeout: Duration::from_secs(30),
-    };
-    let store = Store::open(options, env.clone()).await.unwrap();
-    let manifest = manifest("github", routes);
-    store.ensure_namespaces(&[acme()], NOW).await.unwrap();
-    store.install_pack(&manifest.name, [1; 32], String::new(), Bytes::new(), NOW).await.unwrap();
-    let active =
-        ActiveGeneration { pack: manifest.name.clone(), number: GenerationNumber(1), manifest: Arc::new(manifest) };
-    (store, active)
-}
-
-/// The namespace of every test.
-pub(super) fn acme() -> Namespace {
-    "acme".parse().unwrap()
 }
 
 /// The value of GitHub's signature header.

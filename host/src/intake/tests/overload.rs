@@ -26,8 +26,7 @@ async fn admitted(world: &World) -> Connection {
 
 fn assert_come_back_later(reply: &Reply) {
     assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"));
-    let seconds: u32 = reply.header("retry-after").unwrap().parse().unwrap();
-    assert!((1..=30).contains(&seconds), "{seconds}");
+    assert!((1..=30).contains(&reply.retry_after()), "{reply:?}");
 }
 
 // ADM-1, ADM-2
@@ -65,7 +64,7 @@ async fn bytes_above_the_budget_are_told_to_come_back() {
 // ADM-2
 #[tokio::test]
 async fn a_connection_above_the_bound_is_answered_before_it_is_closed() {
-    let bounds = Bounds { connections_max: 1, shedding_max: 1 };
+    let bounds = Bounds { connections_max: 1, shedding_max: 1, ..Setup::default().bounds };
     let world = World::start(Setup { bounds, ..Setup::default() }).await;
     let mut served = world.connect().await;
     served.send(&post(BODY)).await;
@@ -145,7 +144,9 @@ async fn a_sender_that_goes_away_loses_nothing() {
 // ADM-2
 #[tokio::test]
 async fn stopping_answers_what_was_admitted_and_turns_away_what_comes() {
-    let mut world = World::start(Setup::default()).await;
+    // As long as it takes: a body that comes before the end of its time is taken.
+    let bounds = Bounds { late_bodies_max: Duration::from_secs(60), ..Setup::default().bounds };
+    let mut world = World::start(Setup { bounds, ..Setup::default() }).await;
     let mut admitted = admitted(&world).await;
     let mut idle = world.connect().await;
     idle.send(&post(BODY)).await;
@@ -169,4 +170,22 @@ async fn stopping_answers_what_was_admitted_and_turns_away_what_comes() {
     idle.closed().await;
     world.stopped().await;
     assert_eq!(world.events().await.len(), before + 1);
+}
+
+// ADM-2
+#[tokio::test]
+async fn a_body_that_still_arrives_when_its_time_is_over_is_told_to_come_back() {
+    let bounds = Bounds { late_bodies_max: Duration::from_millis(10), ..Setup::default().bounds };
+    let mut world = World::start(Setup { bounds, ..Setup::default() }).await;
+    let mut slow = admitted(&world).await;
+    slow.send(&BODY[..1]).await;
+    world.stop.cancel();
+    let reply = slow.reply().await;
+    assert_come_back_later(&reply);
+    assert_eq!(reply.header("connection"), Some("close"));
+    assert_eq!(world.answers(503, "stopping"), 1);
+    slow.send(&BODY[1..]).await;
+    slow.closed().await;
+    world.stopped().await;
+    assert!(world.events().await.is_empty());
 }

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use sha2::Sha256;
 
 use super::super::sink::{Answer, Received, Sink};
+use super::super::trust;
 use super::*;
 use crate::model::destination::LaneLimits;
 use crate::model::event::Header;
@@ -39,7 +40,8 @@ fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter
         idle_timeout: Duration::from_secs(60),
     };
     let destinations = Destinations::from([(destination.name.clone(), destination.clone())]);
-    HttpAdapter::new(guard, &destinations, limits, Env::system())
+    let tls = trust::client_config(None).unwrap();
+    HttpAdapter::new(guard, tls, &destinations, limits, Env::system())
 }
 
 fn loopback_allowed() -> Guard {

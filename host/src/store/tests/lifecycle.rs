@@ -32,6 +32,16 @@ async fn a_commit_is_on_disk_before_it_is_answered() {
     assert_eq!((full, journal.as_str()), (2, "wal"));
 }
 
+// MAT-7
+#[tokio::test]
+async fn a_transaction_keeps_the_engines_default_isolation() {
+    let directory = TempDir::new().unwrap();
+    let data = Directory::lock(&directory.path().join("data")).unwrap();
+    let mut connection = schema::open(&data, 1).await.unwrap();
+    let uncommitted: i64 = sqlx::query_scalar("PRAGMA read_uncommitted").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(uncommitted, 0, "SQLite's transactions are serializable unless this is set");
+}
+
 // ADM-3
 #[tokio::test]
 async fn what_was_answered_survives_the_process() {
@@ -151,7 +161,7 @@ async fn a_newer_schema_is_refused() {
         .await;
     tampering.close().await;
     let text = refusal(&fixture.directory).await;
-    assert!(text.contains("version 99") && text.contains("versions up to 1"), "{text}");
+    assert!(text.contains("version 99") && text.contains("versions up to 2"), "{text}");
 }
 
 #[tokio::test]

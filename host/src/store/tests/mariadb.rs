@@ -3,9 +3,11 @@
 use std::sync::OnceLock;
 
 use crate::cli::rig::mariadb::MariaDb;
+use crate::store::DatabaseUrl;
 
-/// The server. The first test that wants it starts it; it ends with the process.
-pub(super) fn server() -> &'static MariaDb {
+/// An empty database. The first test that wants one starts the server, which ends with the process.
+pub(super) fn create_database() -> DatabaseUrl {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
-    SERVER.get_or_init(|| MariaDb::start().expect("a server starts"))
+    let server = SERVER.get_or_init(|| MariaDb::start().expect("a server starts"));
+    server.create_database().expect("a database is created").parse().expect("it has a URL")
 }

@@ -24,6 +24,9 @@ async fn start() -> Fixture {
 }
 
 async fn start_with(adjust: impl FnOnce(&mut StoreOptions)) -> Fixture {
-    let url = mariadb::server().create_database().expect("a database is created");
-    Fixture::begin(Some(url.parse().expect("it is a URL")), adjust).await
+    Fixture::with(|options| {
+        options.database_url = Some(mariadb::create_database());
+        adjust(options);
+    })
+    .await
 }

@@ -22,5 +22,5 @@ async fn start() -> Fixture {
 }
 
 async fn start_with(adjust: impl FnOnce(&mut StoreOptions)) -> Fixture {
-    Fixture::begin(None, adjust).await
+    Fixture::with(adjust).await
 }

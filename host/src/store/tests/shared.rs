@@ -8,27 +8,19 @@ use crate::store::sequences::Sequences;
 use crate::store::stored::values;
 use crate::store::unit::{Terms, Unit};
 
-/// A runtime of its own over the database of `fixture`, whose clock is off by `skew_ms`.
-async fn another(fixture: &Fixture, skew_ms: i64) -> Fixture {
-    let directory = Arc::new(TempDir::new().unwrap());
-    let options = StoreOptions { data: directory.path().join("data"), ..fixture.options.clone() };
-    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(fixture.now().as_millis() + skew_ms)));
-    let store = Store::open(options.clone(), env(&clock)).await.unwrap();
-    // Ids of its own: they begin where those of others do not come.
-    let ids = AtomicU64::new(u64::from_be_bytes(*b"\0another") + skew_ms.unsigned_abs());
-    Fixture { store, options, directory, clock, ids }
-}
-
 async fn begin(lease_time: LeaseTime) -> Fixture {
-    let url = mariadb::server().create_database().unwrap();
-    Fixture::begin(Some(url.parse().unwrap()), |options| options.lease_time = lease_time).await
+    Fixture::with(|options| {
+        options.database_url = Some(mariadb::create_database());
+        options.lease_time = lease_time;
+    })
+    .await
 }
 
 // CLM-1
 #[tokio::test]
 async fn two_runtimes_never_own_the_same_row() {
     let first = Arc::new(begin(LeaseTime::Runtime).await);
-    let second = Arc::new(another(&first, 7).await);
+    let second = Arc::new(first.beside(7).await);
     let events = (0..300).map(|n| first.event(&format!("d-{n}"), None, "body")).collect();
     first.store.enqueue(first.delivery(events)).await.unwrap();
     let claims = (0..40).map(|n| {
@@ -52,7 +44,7 @@ async fn two_runtimes_never_own_the_same_row() {
 #[tokio::test]
 async fn the_same_deliveries_through_two_runtimes_are_one_event_each() {
     let first = begin(LeaseTime::Runtime).await;
-    let second = another(&first, 7).await;
+    let second = first.beside(7).await;
     let deliver = |runtime: &Fixture, n: u32| {
         let event = runtime.event(&format!("d-{}", n % 30), Some(&format!("repo-{}", n % 7)), &format!("{}", n % 30));
         let delivery = runtime.delivery(vec![event]);
@@ -74,7 +66,7 @@ async fn the_same_deliveries_through_two_runtimes_are_one_event_each() {
 async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
     for repetition in 0..20 {
         let winner = begin(LeaseTime::Runtime).await;
-        winner.deliver("d-45", Some("repo-1")).await;
+        winner.deliver("d-45", Some("repo-0")).await;
         let mut waiter = Tampering::with(&winner).await;
         for table in ["work_item", "lane", "work_item_counter"] {
             waiter.execute(&format!("DELETE FROM {table}")).await;
@@ -84,7 +76,7 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
         connection.begin().await.unwrap();
         let seen = connection.fetch_one("SELECT count(*) FROM work_item", values![]).await.unwrap();
         assert_eq!(seen.value::<i64>(0).unwrap(), 0);
-        let repaired = winner.delivery(vec![winner.event("d-45", Some("repo-1"), "d-45")]);
+        let repaired = winner.delivery(vec![winner.event("d-45", Some("repo-0"), "d-45")]);
         assert!(matches!(winner.store.enqueue(repaired).await.unwrap(), Enqueued::Duplicate { .. }));
 
         let events =
@@ -96,7 +88,7 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
         let terms = Terms { shard_count: 2, stripe: 3, database_now: None };
         let mut unit = Unit::new(connection.reborrow(), sequences, terms, 1);
         let answers = materialize::apply(&mut unit, vec![delivery]).await.unwrap();
-        assert!(matches!(&answers[0], Ok(Enqueued::Stored { events }) if events.len() == 89), "{repetition}");
+        assert!(matches!(&answers[0], Ok(Enqueued::Stored { events }) if events.len() == 89), "{answers:?}");
         unit.write_counters().await.unwrap();
         connection.commit().await.unwrap();
         assert_eq!(supply.count("SELECT count(*) FROM event").await, 89, "{repetition}");
@@ -110,8 +102,8 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
 async fn no_skewed_clock_steals_a_lease() {
     let first = begin(LeaseTime::Database).await;
     let (_, id) = first.deliver("d-1", None).await;
-    let late = another(&first, -30_000).await;
-    let early = another(&first, 3_600_000).await;
+    let late = first.beside(-30_000).await;
+    let early = first.beside(3_600_000).await;
     let claimed = late.claim(1).await;
     assert_eq!(ids(&claimed), [id]);
     assert_eq!(claimed[0].lease_until, late.now() + LEASE, "the owner is told by its own clock");
@@ -157,7 +149,7 @@ async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
     let first = Arc::new(begin(LeaseTime::Runtime).await);
     let mut runtimes = vec![Arc::clone(&first)];
     for n in 1..WRITERS {
-        runtimes.push(Arc::new(another(&first, i64::from(n) * 1_000).await));
+        runtimes.push(Arc::new(first.beside(i64::from(n) * 1_000).await));
     }
     let finished: usize =
         join_all((0..WRITERS).zip(&runtimes).map(|(n, runtime)| work(runtime, n, ROUNDS))).await.into_iter().sum();

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::Pool;
-use crate::claim::ClaimOptions;
+use crate::claim::{ClaimOptions, Probe};
 use crate::execute::ExecuteOptions;
-use crate::execute::testing::{Harness, Step, pack, succeed};
+use crate::execute::testing::{Harness, Step, succeed};
 use crate::model::failure::FailureClass;
 use crate::model::work_item::WorkState;
+use crate::store::testing::pack;
 use crate::supervise::readiness::complaint;
 
 fn pool(harness: &Harness, slots: u32) -> Pool {
@@ -48,6 +49,23 @@ async fn a_dead_scheduler_is_noticed_and_rebuilt() {
     pool.revive();
     assert_ne!(pool.scheduler.id(), first);
     assert!(pool.condition().scheduler_alive);
+    starts.recv().await.unwrap();
+    pool.drain(Duration::from_secs(10)).await;
+}
+
+// RDY-2
+#[tokio::test]
+async fn a_failed_probe_leaves_the_pool_running_and_the_next_one_brings_the_work_back() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| succeed());
+    let mut pool = pool(&harness, 2);
+    let first = pool.scheduler.id();
+    pool.probed(Probe::Failed);
+    pool.revive();
+    assert_eq!(pool.scheduler.id(), first);
+    assert!(pool.condition().scheduler_alive);
+    harness.enqueue(["a"]).await;
+    pool.probed(Probe::Answered);
     starts.recv().await.unwrap();
     pool.drain(Duration::from_secs(10)).await;
 }

@@ -9,28 +9,22 @@ mod receiver;
 mod recovery;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use self::receiver::Receiver;
 use super::*;
-use crate::env::{self, Clock, ManualClock, SeededEntropy};
+use crate::env::{self, Clock, ManualClock};
 use crate::model::destination::{Destination, LaneLimits};
-use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, WorkItemId};
+use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState, NewMessage, UncertainPolicy};
-use crate::model::pack::GenerationNumber;
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
-use crate::model::work_item::WorkType;
 use crate::publish::PublishOptions;
 use crate::secrets::Secrets;
-use crate::store::{ClaimRequest, Delivery, Disposition, Finish, Finished, LeaseTime, NewEvent, StoreOptions};
+use crate::store::testing::{Fixture, START, env as env_of};
 
-const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 /// Nothing takes this long: a test that waits for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(10);
@@ -38,12 +32,11 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A store with one shard, a receiver, and destinations `ok`, `hold`, `fail` and whatever a test adds.
 struct World {
-    directory: Arc<TempDir>,
+    shared: Fixture,
     clock: Arc<ManualClock>,
     store: Store,
     receiver: Receiver,
     destinations: Destinations,
-    ids: AtomicU64,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -54,31 +47,12 @@ struct Running {
     stop: CancellationToken,
 }
 
-fn env_of(clock: &Arc<ManualClock>) -> Env {
-    Env { clock: Arc::clone(clock) as _, entropy: Arc::new(SeededEntropy::new(1)) }
-}
-
 impl World {
     async fn new() -> Self {
-        let directory = Arc::new(TempDir::new().unwrap());
-        let clock = Arc::new(ManualClock::at(START));
-        let options = StoreOptions {
-            data: directory.path().join("data"),
-            database_url: None,
-            lease_time: LeaseTime::Runtime,
-            shards: 1,
-            queue_requests_max: 4_096,
-            queue_bytes_max: 64 << 20,
-            readers: 2,
-            read_timeout: Duration::from_secs(30),
-        };
-        let store = Store::open(options, env_of(&clock)).await.unwrap();
-        store.ensure_namespaces(&["acme".parse().unwrap()], START).await.unwrap();
-        let component = Bytes::from_static(b"\0asm");
-        store.install_pack(&"github".parse().unwrap(), [1; 32], "[pack]".to_owned(), component, START).await.unwrap();
+        let shared = Fixture::starting_at(START).await;
+        let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
-        let mut world =
-            Self { directory, clock, store, receiver, destinations: Destinations::new(), ids: AtomicU64::new(1) };
+        let mut world = Self { shared, clock, store, receiver, destinations: Destinations::new() };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -105,15 +79,9 @@ impl World {
         self.clock.now()
     }
 
-    fn entropy(&self) -> [u8; 10] {
-        let mut entropy = [0; 10];
-        entropy[2..].copy_from_slice(&self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        entropy
-    }
-
     /// A runtime's timeline, whose clock is its own.
     async fn start_on(&self, folder: &str, clock: Arc<ManualClock>, claimed_max: usize) -> Running {
-        let secrets_directory = self.directory.path().join("secrets");
+        let secrets_directory = self.shared.directory.path().join("secrets");
         std::fs::create_dir_all(&secrets_directory).unwrap();
         let env = env_of(&clock);
         let destinations = Arc::new(self.destinations.clone());
@@ -121,6 +89,7 @@ impl World {
             in_flight_max: 1_024,
             response_bytes_max: 1_024,
             allow_networks: vec!["127.0.0.0/8".to_owned()],
+            ca_file: None,
             deny_addresses: Vec::new(),
             idle_connections_max: 8,
             idle_timeout: PATIENCE,
@@ -129,14 +98,14 @@ impl World {
         let publisher =
             Publisher::start(options, Arc::clone(&destinations), self.store.clone(), secrets, env.clone()).unwrap();
         let options = TimelineOptions {
-            directory: self.directory.path().join(folder),
+            directory: self.shared.directory.path().join(folder),
             lease: LEASE,
             poll: Duration::from_millis(20),
             claimed_max,
             memory_bytes: 8 << 20,
             clock_uncertainty_max: Duration::from_millis(100),
         };
-        let runtime = RuntimeId::new(self.now(), self.entropy());
+        let runtime = self.shared.runtime();
         let stop = CancellationToken::new();
         let store = self.store.clone();
         let timeline =
@@ -152,58 +121,12 @@ impl World {
     }
 
     fn message(&self, destination: &str, due_at: Timestamp) -> NewMessage {
-        NewMessage {
-            id: MessageId::new(self.now(), self.entropy()),
-            destination: destination.parse().unwrap(),
-            body: Bytes::from_static(b"{}"),
-            content_type: "application/json".to_owned(),
-            headers: Vec::new(),
-            ordering_key: None,
-            idempotency_key: None,
-            due_at,
-            expire_at: None,
-        }
+        self.shared.message(destination, due_at)
     }
 
     /// Has a flow emit these messages.
     async fn emit(&self, messages: Vec<NewMessage>) -> Vec<MessageId> {
-        let ids = messages.iter().map(|message| message.id).collect();
-        let now = self.now();
-        let event = NewEvent {
-            id: EventId::new(now, self.entropy()),
-            work_item_id: WorkItemId::new(now, self.entropy()),
-            delivery_key: format!("delivery-{}", self.ids.load(Ordering::Relaxed)),
-            source_key: None,
-            payload_digest: [0; 32],
-            body: Bytes::from_static(b"{}"),
-        };
-        let delivery = Delivery {
-            receipt_id: ReceiptId::new(now, self.entropy()),
-            namespace: "acme".parse().unwrap(),
-            pack: "github".parse().unwrap(),
-            generation: GenerationNumber(1),
-            route: "push".parse().unwrap(),
-            content_type: "application/json".to_owned(),
-            headers: Vec::new(),
-            received_at: now,
-            events: vec![event],
-        };
-        self.store.enqueue(delivery).await.unwrap();
-        let request = ClaimRequest {
-            pack: "github".parse().unwrap(),
-            generations: vec![GenerationNumber(1)],
-            work_types: vec![WorkType::ConnectorEvent],
-            rows_max: 1,
-            stale_only: false,
-            lease: LeaseToken::new(now, self.entropy()),
-            lease_duration: PATIENCE,
-            now,
-        };
-        let item = self.store.claim(request).await.unwrap().pop().unwrap();
-        let disposition = Disposition::Done { note: None, ignored: false, messages };
-        let finish = Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now };
-        assert_eq!(self.store.finish(finish).await.unwrap(), Finished::Applied);
-        ids
+        self.shared.emit(messages).await
     }
 
     /// Emits one message.

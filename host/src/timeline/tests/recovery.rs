@@ -8,7 +8,7 @@ use crate::timeline::database::Database;
 use crate::timeline::keys::{self, Family, LaneNumber, Position};
 
 fn shard_path(world: &World) -> std::path::PathBuf {
-    world.directory.path().join("timeline/shard-00000")
+    world.shared.directory.path().join("timeline/shard-00000")
 }
 
 /// Emits messages that are due in an hour, and waits until they are in the index.
@@ -94,7 +94,7 @@ async fn a_restart_goes_on_where_the_last_one_stopped() {
 
 /// A runtime that admits messages and dies.
 async fn admit_and_die(world: &World, ids: &[MessageId]) {
-    let runtime = RuntimeId::new(world.now(), world.entropy());
+    let runtime = world.shared.runtime();
     let lease: ShardLease = world.store.acquire_shard(ShardId(0), runtime, SECOND, world.now()).await.unwrap().unwrap();
     let requests = ids.iter().map(|id| AdmissionRequest { id: *id, generation: 1 }).collect();
     let admissions = world.store.admit(lease, requests, world.now()).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_stop_waits_for_what_is_in_flight_and_gives_the_shard_up() {
     world.receiver.let_go();
     running.stop().await;
     assert_eq!(world.entry(id).await.state, MessageState::Published);
-    let other = RuntimeId::new(world.now(), world.entropy());
+    let other = world.shared.runtime();
     let lease = world.store.acquire_shard(ShardId(0), other, SECOND, world.now()).await.unwrap();
     assert!(lease.is_some(), "nobody has to wait for its lease");
 }

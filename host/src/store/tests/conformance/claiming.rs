@@ -193,7 +193,7 @@ async fn stale_only_never_takes_a_fresh_row() {
     assert_eq!(ids(&fixture.claim(10).await), [fresh]);
 }
 
-// RDY-2: whoever waits for work is told when there is some.
+// SCH-3: whoever waits for work is told when there is some.
 #[tokio::test]
 async fn new_work_is_told() {
     let fixture = start().await;

@@ -120,7 +120,7 @@ async fn the_same_key_and_rules_with_another_source_is_another_delivery() {
 #[tokio::test]
 async fn many_events_of_one_delivery_keep_their_order() {
     let fixture = start().await;
-    let events: Vec<_> = (0..200).map(|n| fixture.event(&format!("d-{n}"), None, &n.to_string())).collect();
+    let events: Vec<_> = (0..200).map(|n| fixture.event(&format!("d-{n}"), None, n.to_string())).collect();
     let expected: Vec<_> = events.iter().map(|event| event.id).collect();
     let work_items: Vec<_> = events.iter().map(|event| event.work_item_id).collect();
     assert_eq!(enqueue(&fixture, events).await, Enqueued::Stored { events: expected });
@@ -234,6 +234,10 @@ async fn neighbours_do_not_hurt_one_another() {
     assert_eq!(stored, 30);
 }
 
+async fn poll_once<F: Future + Unpin>(call: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(std::pin::Pin::new(&mut *call).poll(context))).await
+}
+
 /// Makes deliveries with bodies of `length` until one is refused at once. The writer is held up meanwhile.
 async fn refused_queue(fixture: &Fixture, length: usize) -> &'static str {
     let mut tampering = Tampering::with(fixture).await;
@@ -244,7 +248,7 @@ async fn refused_queue(fixture: &Fixture, length: usize) -> &'static str {
         let key = format!("{length}-{}", waiting.len());
         let delivery = fixture.delivery(vec![fixture.event(&key, None, &body)]);
         let mut call = Box::pin(fixture.store.enqueue(delivery));
-        match std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
+        match poll_once(&mut call).await {
             Poll::Pending => waiting.push(call),
             Poll::Ready(Err(StoreError::Busy { queue })) => return queue,
             Poll::Ready(other) => panic!("{other:?}"),
@@ -259,6 +263,37 @@ async fn a_full_queue_is_said_at_once() {
     assert_eq!(refused_queue(&few, 1).await, "requests");
     let small = start_with(|options| options.queue_bytes_max = 1_000).await;
     assert_eq!(refused_queue(&small, 600).await, "bytes");
+}
+
+// WRK-2
+#[tokio::test]
+async fn what_takes_work_off_gets_through_while_deliveries_are_refused() {
+    let fixture = start_with(|options| options.queue_requests_max = 4).await;
+    fixture.deliver("claimed", None).await;
+    let item = fixture.claim(1).await.pop().unwrap();
+    let message = fixture.message("sink", START);
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.hold_deliveries().await;
+    let mut waiting = Vec::new();
+    loop {
+        let delivery = fixture.delivery(vec![fixture.event(&waiting.len().to_string(), None, "body")]);
+        let mut call = Box::pin(fixture.store.enqueue(delivery));
+        match poll_once(&mut call).await {
+            Poll::Pending => waiting.push(call),
+            Poll::Ready(refused) => break assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}"),
+        }
+    }
+    let finish = || fixture.store.finish(fixture.ending(&item, done(vec![message.clone()])));
+    let mut finished = Box::pin(finish());
+    assert!(poll_once(&mut finished).await.is_pending(), "it is not refused");
+    tampering.let_go().await;
+    // Whoever waited for the lock for too long is told to try again.
+    let mut answer = finished.await;
+    while let Err(StoreError::Unavailable(_)) = answer {
+        answer = finish().await;
+    }
+    assert_eq!(answer.unwrap(), Finished::Applied);
+    assert_eq!(fixture.store.cancel(message.id, START).await.unwrap(), Cancelled::Cancelled);
 }
 
 // ADM-2

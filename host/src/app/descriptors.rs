@@ -1,0 +1,100 @@
+//! File descriptors: as many as the machine's administrator lets this process have, and whether they are enough.
+//!
+//! Every connection takes one. Without one left nobody is let in, and RocksDB and SQLite cannot open their files: better
+//! to say so at the start than under load.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::StartError;
+use crate::config::Config;
+use crate::intake;
+use crate::timeline;
+
+/// What a reader of the store, its writer and its checkpoints hold open each: the database, its log and its shared memory.
+const PER_STORE_CONNECTION: usize = 3;
+/// The writer and the checkpoints.
+const STORE_WRITERS: usize = 2;
+/// Listeners, operators' connections, the runtimes' own, standard streams.
+const OTHERS: usize = 64;
+
+/// Raises this process's limit as far as it may, says so, and refuses a configuration that does not fit.
+pub(super) fn provide(config: &Config) -> Result<(), StartError> {
+    let limit = raise();
+    match limit {
+        Some(limit) => tracing::info!(limit, "file descriptors"),
+        None => tracing::info!("file descriptors without limit"),
+    }
+    check(config, limit)
+}
+
+/// Raises the soft limit to the hard one. Returns what holds now; `None` is no limit.
+fn raise() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return current;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of file descriptors cannot be raised");
+            current
+        }
+    }
+}
+
+/// Whether the descriptors are enough for intake and the host's own files, without which nothing works. That they may not
+/// be enough for every publish attempt at once is a warning: such an attempt is made again.
+fn check(config: &Config, limit: Option<u64>) -> Result<(), StartError> {
+    let Some(limit) = limit else { return Ok(()) };
+    let own = own(config);
+    let needed = own + intake::descriptors(config.intake.requests_max);
+    if needed as u64 > limit {
+        return Err(StartError::Descriptors { requests_max: config.intake.requests_max, needed, limit });
+    }
+    let wanted = needed + config.publish.in_flight_max;
+    if wanted as u64 > limit {
+        tracing::warn!(
+            limit,
+            wanted,
+            "too few file descriptors for everything at once: raise the limit (LimitNOFILE, ulimit -n), or lower \
+             intake.requests_max or publish.in_flight_max"
+        );
+    }
+    Ok(())
+}
+
+/// What the host holds open beside connections to providers and destinations.
+fn own(config: &Config) -> usize {
+    let store_connections = config.store.readers as usize + STORE_WRITERS;
+    store_connections * PER_STORE_CONNECTION + timeline::descriptors(config.store.shards) + OTHERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    #[test]
+    fn a_budget_that_does_not_fit_the_limit_is_refused_with_what_to_do() {
+        let defaults = config(&[]);
+        assert!(check(&defaults, None).is_ok());
+        assert!(check(&defaults, Some(1_024)).is_ok(), "the defaults fit the usual limit");
+
+        let large = config(&[("intake.requests_max", "1000")]);
+        let needed = own(&large) + 2_000 + 64;
+        assert!(check(&large, Some(needed as u64)).is_ok());
+        let refused = check(&large, Some(1_024)).unwrap_err().to_string();
+        let expected = format!(
+            "intake.requests_max = 1000 needs {needed} file descriptors, and this process may have 1024: raise the limit \
+             (LimitNOFILE, ulimit -n), or lower intake.requests_max"
+        );
+        assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn the_limit_is_as_high_as_it_may_be() {
+        let raised = raise();
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        assert_eq!((current, raised), (maximum, maximum));
+    }
+}

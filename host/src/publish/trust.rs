@@ -1,0 +1,51 @@
+//! Whose word is taken for a destination's certificate: the authorities that browsers trust (webpki), and the operator's
+//! own.
+
+use std::path::Path;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// TLS towards destinations. The authorities of `ca_file`, in PEM, are trusted beside the public ones.
+pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(file) = ca_file {
+        add(&mut roots, file).map_err(|reason| format!("publish.ca_file: {} {reason}", file.display()))?;
+    }
+    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
+    let certificates =
+        CertificateDer::pem_file_iter(file).map_err(|error| format!("cannot be read as a PEM file: {error}"))?;
+    let before = roots.len();
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| format!("cannot be read as a PEM file: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("holds what is no certificate of an authority: {error}"))?;
+    }
+    if roots.len() == before { Err("holds no certificate".to_owned()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        client_config(Some(file.path())).unwrap_err().replace(&file.path().display().to_string(), "FILE")
+    }
+
+    #[test]
+    fn a_file_that_names_no_authority_is_refused() {
+        assert_eq!(refused(""), "publish.ca_file: FILE holds no certificate");
+        assert_eq!(refused("not PEM"), "publish.ca_file: FILE holds no certificate");
+        let garbage = refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        assert!(garbage.starts_with("publish.ca_file: FILE holds what is no certificate of an authority"), "{garbage}");
+        let cut = refused("-----BEGIN CERTIFICATE-----\nAAAA\n");
+        assert!(cut.starts_with("publish.ca_file: FILE cannot be read as a PEM file"), "{cut}");
+        let missing = client_config(Some(Path::new("/nowhere/ca.pem"))).unwrap_err();
+        assert!(missing.starts_with("publish.ca_file: /nowhere/ca.pem cannot be read"), "{missing}");
+    }
+}

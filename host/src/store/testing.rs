@@ -1,0 +1,236 @@
+//! A store for the tests of every module that needs one: a real database in a temporary directory, with the tenant `acme`
+//! and the pack `github`, and time that the test moves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+pub(crate) use super::loss::Loss;
+use super::{
+    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, LeaseTime, NewEvent, Store,
+    StoreOptions,
+};
+use crate::env::{Env, ManualClock, SeededEntropy};
+use crate::model::event::Header;
+use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, RuntimeId, WorkItemId};
+use crate::model::message::NewMessage;
+use crate::model::names::{Namespace, PackName};
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{ClaimedWorkItem, WorkType};
+
+/// When tests begin.
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+/// How long claims and shards are leased.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// The route that deliveries come in by.
+pub(crate) const ROUTE: &str = "push";
+/// The first generation of the pack.
+pub(crate) const GENERATION: GenerationNumber = GenerationNumber(1);
+
+/// A store with a tenant and the first generation of a pack.
+pub(crate) struct Fixture {
+    pub(crate) store: Store,
+    pub(crate) env: Env,
+    /// Moves the time of `env`, unless that is the machine's.
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) directory: TempDir,
+    pub(super) options: StoreOptions,
+    ids: AtomicU64,
+}
+
+pub(crate) fn namespace() -> Namespace {
+    "acme".parse().unwrap()
+}
+
+pub(crate) fn pack() -> PackName {
+    "github".parse().unwrap()
+}
+
+/// The options of a store in `directory`.
+pub(crate) fn options(directory: &TempDir) -> StoreOptions {
+    StoreOptions {
+        data: directory.path().join("data"),
+        database_url: None,
+        lease_time: LeaseTime::Runtime,
+        shards: 2,
+        queue_requests_max: 4_096,
+        queue_bytes_max: 64 * 1024 * 1024,
+        readers: 2,
+        read_timeout: Duration::from_secs(30),
+    }
+}
+
+/// Time as `clock` says, and chance that is the same every time.
+pub(crate) fn env(clock: &Arc<ManualClock>) -> Env {
+    Env { clock: Arc::clone(clock) as _, entropy: Arc::new(SeededEntropy::new(1)) }
+}
+
+/// A success that emits these messages.
+pub(crate) fn done(messages: Vec<NewMessage>) -> Disposition {
+    Disposition::Done { note: None, ignored: false, messages }
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A store with other options.
+    pub(crate) async fn with(adjust: impl FnOnce(&mut StoreOptions)) -> Self {
+        let clock = Arc::new(ManualClock::at(START));
+        Self::in_env(env(&clock), clock, adjust).await
+    }
+
+    /// A store with one shard, where it is `now`.
+    pub(crate) async fn starting_at(now: Timestamp) -> Self {
+        let clock = Arc::new(ManualClock::at(now));
+        Self::in_env(env(&clock), clock, |options| options.shards = 1).await
+    }
+
+    /// A store with one shard whose time passes by itself.
+    pub(crate) async fn with_system_clock() -> Self {
+        let clock = Arc::new(ManualClock::at(START));
+        Self::in_env(Env::system(), clock, |options| options.shards = 1).await
+    }
+
+    async fn in_env(env: Env, clock: Arc<ManualClock>, adjust: impl FnOnce(&mut StoreOptions)) -> Self {
+        let directory = TempDir::new().unwrap();
+        let mut options = options(&directory);
+        adjust(&mut options);
+        let store = Store::open(options.clone(), env.clone()).await.unwrap();
+        store.ensure_namespaces(&[namespace()], env.now()).await.unwrap();
+        let fixture = Self { store, env, clock, directory, options, ids: AtomicU64::new(1) };
+        assert_eq!(fixture.install(1).await, Installed { number: GENERATION, new: true });
+        fixture
+    }
+
+    /// Another runtime over the same database, whose clock is off by `skew_ms`.
+    pub(super) async fn beside(&self, skew_ms: i64) -> Self {
+        let directory = TempDir::new().unwrap();
+        let options = StoreOptions { data: directory.path().join("data"), ..self.options.clone() };
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(self.now().as_millis() + skew_ms)));
+        let env = env(&clock);
+        let store = Store::open(options.clone(), env.clone()).await.unwrap();
+        // Ids of its own.
+        let ids = AtomicU64::new((1 << 40) + skew_ms.unsigned_abs() * (1 << 20));
+        Self { store, env, clock, directory, options, ids }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.env.now()
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    /// Makes the generation with this digest the active one.
+    pub(crate) async fn install(&self, digest: u8) -> Installed {
+        let component = Bytes::from_static(b"\0asm");
+        self.store.install_pack(&pack(), [digest; 32], "[pack]".to_owned(), component, self.now()).await.unwrap()
+    }
+
+    /// The random part of an identifier, another one each time.
+    pub(crate) fn entropy(&self) -> [u8; 10] {
+        let mut entropy = [0; 10];
+        entropy[2..].copy_from_slice(&self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        entropy
+    }
+
+    pub(crate) fn runtime(&self) -> RuntimeId {
+        RuntimeId::new(self.now(), self.entropy())
+    }
+
+    pub(crate) fn event(&self, key: &str, source: Option<&str>, body: impl AsRef<[u8]>) -> NewEvent {
+        NewEvent {
+            id: EventId::new(self.now(), self.entropy()),
+            work_item_id: WorkItemId::new(self.now(), self.entropy()),
+            delivery_key: key.to_owned(),
+            source_key: source.map(str::to_owned),
+            payload_digest: Sha256::digest(body.as_ref()).into(),
+            body: Bytes::copy_from_slice(body.as_ref()),
+        }
+    }
+
+    pub(crate) fn delivery(&self, events: Vec<NewEvent>) -> Delivery {
+        Delivery {
+            receipt_id: ReceiptId::new(self.now(), self.entropy()),
+            namespace: namespace(),
+            pack: pack(),
+            generation: GENERATION,
+            route: ROUTE.parse().unwrap(),
+            content_type: "application/json".to_owned(),
+            headers: vec![Header { name: "x-github-event".to_owned(), value: Bytes::from_static(b"push") }],
+            received_at: self.now(),
+            events,
+        }
+    }
+
+    /// Stores events that must be new.
+    pub(crate) async fn enqueue(&self, events: Vec<NewEvent>) {
+        let ids = events.iter().map(|event| event.id).collect();
+        let answer = self.store.enqueue(self.delivery(events)).await.unwrap();
+        assert_eq!(answer, Enqueued::Stored { events: ids });
+    }
+
+    /// Delivers one event that must be new.
+    pub(crate) async fn deliver(&self, key: &str, source: Option<&str>) -> (EventId, WorkItemId) {
+        let event = self.event(key, source, key);
+        let ids = (event.id, event.work_item_id);
+        self.enqueue(vec![event]).await;
+        ids
+    }
+
+    pub(crate) fn request(&self, rows_max: u32) -> ClaimRequest {
+        ClaimRequest {
+            pack: pack(),
+            generations: vec![GENERATION],
+            work_types: vec![WorkType::ConnectorEvent],
+            rows_max,
+            stale_only: false,
+            lease: LeaseToken::new(self.now(), self.entropy()),
+            lease_duration: LEASE,
+            now: self.now(),
+        }
+    }
+
+    pub(crate) async fn claim(&self, rows_max: u32) -> Vec<ClaimedWorkItem> {
+        self.store.claim(self.request(rows_max)).await.unwrap()
+    }
+
+    pub(crate) fn ending(&self, item: &ClaimedWorkItem, disposition: Disposition) -> Finish {
+        Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now: self.now() }
+    }
+
+    pub(crate) async fn finish(&self, item: &ClaimedWorkItem, disposition: Disposition) -> Finished {
+        self.store.finish(self.ending(item, disposition)).await.unwrap()
+    }
+
+    pub(crate) fn message(&self, destination: &str, due_at: Timestamp) -> NewMessage {
+        NewMessage {
+            id: MessageId::new(self.now(), self.entropy()),
+            destination: destination.parse().unwrap(),
+            body: Bytes::from_static(b"{}"),
+            content_type: "application/json".to_owned(),
+            headers: vec![Header { name: "x-kind".to_owned(), value: Bytes::from_static(b"reminder") }],
+            ordering_key: None,
+            idempotency_key: None,
+            due_at,
+            expire_at: None,
+        }
+    }
+
+    /// Has a flow emit these messages.
+    pub(crate) async fn emit(&self, messages: Vec<NewMessage>) -> Vec<MessageId> {
+        let ids = messages.iter().map(|message| message.id).collect();
+        self.deliver(&format!("emit-{}", self.ids.load(Ordering::Relaxed)), None).await;
+        let item = self.claim(1).await.pop().unwrap();
+        assert_eq!(self.finish(&item, done(messages)).await, Finished::Applied);
+        ids
+    }
+}
