@@ -46,7 +46,7 @@ async fn the_same_deliveries_through_two_runtimes_are_one_event_each() {
     let first = begin(LeaseTime::Runtime).await;
     let second = first.beside(7).await;
     let deliver = |runtime: &Fixture, n: u32| {
-        let event = runtime.event(&format!("d-{}", n % 30), Some(&format!("repo-{}", n % 7)), &format!("{}", n % 30));
+        let event = runtime.event(&format!("d-{}", n % 30), Some(&format!("repo-{}", n % 7)), format!("{}", n % 30));
         let delivery = runtime.delivery(vec![event]);
         let store = runtime.store.clone();
         async move { store.enqueue(delivery).await.unwrap() }
@@ -80,7 +80,7 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
         assert!(matches!(winner.store.enqueue(repaired).await.unwrap(), Enqueued::Duplicate { .. }));
 
         let events =
-            (0..89).map(|n| winner.event(&format!("d-{n}"), Some(&format!("repo-{}", n % 5)), &format!("d-{n}")));
+            (0..89).map(|n| winner.event(&format!("d-{n}"), Some(&format!("repo-{}", n % 5)), format!("d-{n}")));
         let delivery = winner.delivery(events.collect());
         let mut sequences = Sequences::default();
         let mut supply = Tampering::with(&winner).await;

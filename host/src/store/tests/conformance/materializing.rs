@@ -300,7 +300,7 @@ async fn what_takes_work_off_gets_through_while_deliveries_are_refused() {
 #[tokio::test]
 async fn a_delivery_larger_than_the_queue_may_have_it_for_itself() {
     let fixture = start_with(|options| options.queue_bytes_max = 1_000).await;
-    let event = fixture.event("d-1", None, &"y".repeat(2_000));
+    let event = fixture.event("d-1", None, "y".repeat(2_000));
     let answer = fixture.store.enqueue(fixture.delivery(vec![event])).await.unwrap();
     assert!(matches!(answer, Enqueued::Stored { .. }));
 }
