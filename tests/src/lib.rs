@@ -5,8 +5,10 @@
 //! - What is checked is what can be seen from outside: answers, the admin API, and what arrives at the sink.
 
 pub mod admin;
+pub mod audit;
 pub mod cases;
 pub mod paths;
+pub mod provider;
 pub mod received;
 pub mod tls;
 pub mod unfinished;

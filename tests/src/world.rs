@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -12,6 +13,8 @@ use forebay::cli::rig::process::HostProcess;
 use forebay::cli::rig::sink::Sink;
 use forebay::cli::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use forebay::env::Env;
+
+use serde_json::Value;
 
 use crate::admin::{Admin, is_idle};
 use crate::{paths, wait};
@@ -28,7 +31,7 @@ pub struct World {
     /// The folder that the host lives in.
     pub site: Site,
     /// Where its messages go.
-    pub sink: Sink,
+    pub sink: Arc<Sink>,
     host: Option<HostProcess>,
 }
 
@@ -47,7 +50,11 @@ impl World {
 
     /// Makes everything, but does not start the host.
     pub async fn prepare(packs: &[&str], settings: &str) -> anyhow::Result<Self> {
-        let sink = Sink::start().await?;
+        Self::prepare_over(Arc::new(Sink::start().await?), packs, settings)
+    }
+
+    /// Makes everything for a host that sends to a sink which others send to as well.
+    pub fn prepare_over(sink: Arc<Sink>, packs: &[&str], settings: &str) -> anyhow::Result<Self> {
         let packs: Vec<PathBuf> = packs.iter().map(|name| paths::pack(name)).collect();
         let destinations = ["notifications", "sink"].map(|name| destination(name, sink.address(), DESTINATION));
         let settings = format!("{SETTINGS}{LOOPBACK_ALLOWED}{}{settings}", destinations.concat());
@@ -97,6 +104,14 @@ impl World {
         Ok(())
     }
 
+    /// Waits until everything is sent, also what is due later.
+    pub async fn settle_to_the_last(&self) -> anyhow::Result<()> {
+        self.settle().await?;
+        let nothing_is_left = |stats: &Value| stats["messages"]["scheduled"] == 0;
+        wait::until("the last message is due", async || self.admin().stats().await, nothing_is_left).await?;
+        self.settle().await
+    }
+
     async fn nothing_due_waits(&self) -> anyhow::Result<bool> {
         let now = wire::rfc3339(Env::system().now());
         let scheduled = self.admin().scheduled_messages().await?;
@@ -127,4 +142,12 @@ pub fn event_ids(answer: &Answer) -> anyhow::Result<Vec<String>> {
     let receipt = answer.json()?;
     let events = receipt["events"].as_array().with_context(|| format!("no events in {receipt}"))?;
     events.iter().map(|id| id.as_str().map(str::to_owned).context("an id is a text")).collect()
+}
+
+/// What decides a test's history; printed by the test, and set by `FOREBAY_SEED`.
+pub fn seed() -> u64 {
+    match std::env::var("FOREBAY_SEED") {
+        Ok(text) => text.parse().expect("FOREBAY_SEED is a number"),
+        Err(_) => u64::from_be_bytes(*Env::system().id_entropy().first_chunk().expect("ten bytes hold eight")),
+    }
 }

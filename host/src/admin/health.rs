@@ -49,7 +49,7 @@ pub(super) async fn readyz(State(parts): State<AdminParts>) -> Response {
         }
         Stage::Serving { supervisor, timeline } => {
             reasons.extend(supervisor.readiness().reasons);
-            if !timeline.is_active() {
+            if !timeline.is_looked_after() {
                 reasons.insert("the timeline is not publishing: a shard has no owner, or is catching up".to_owned());
             }
         }

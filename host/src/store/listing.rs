@@ -88,6 +88,12 @@ impl<T, Id> Page<T, Id> {
     }
 }
 
+const EVENT_BENEATH: &str =
+    "SELECT max(ordinal) + 1 FROM event WHERE ordinal < (SELECT ordinal FROM event WHERE id = ?)";
+
+const MESSAGE_BENEATH: &str =
+    "SELECT max(ordinal) + 1 FROM message WHERE ordinal < (SELECT ordinal FROM message WHERE id = ?)";
+
 /// A listing's table.
 #[derive(Clone, Copy)]
 enum Table {
@@ -96,25 +102,20 @@ enum Table {
 }
 
 impl Table {
-    /// The ordinal that a page begins below: that of the row it follows, or above all. `None` if there is no such row.
+    /// The ordinal that a page begins below: just above the row that comes next, whatever gap lies before it, so that every
+    /// page looks at a row at least. `None` if no row comes, or if there is no row that the page could follow.
     async fn before(
         self,
         connection: &mut Connection<'_>,
         after: Option<&[u8; 16]>,
     ) -> Result<Option<i64>, sqlx::Error> {
-        let Some(after) = after else {
-            let newest = match self {
-                Table::Event => "SELECT max(ordinal) + 1 FROM event",
-                Table::Message => "SELECT max(ordinal) + 1 FROM message",
-            };
-            return connection.fetch_one(newest, values![]).await?.value(0);
+        let row = match (self, after) {
+            (Table::Event, None) => connection.fetch_one("SELECT max(ordinal) + 1 FROM event", values![]).await?,
+            (Table::Message, None) => connection.fetch_one("SELECT max(ordinal) + 1 FROM message", values![]).await?,
+            (Table::Event, Some(after)) => connection.fetch_one(EVENT_BENEATH, values![after.as_slice()]).await?,
+            (Table::Message, Some(after)) => connection.fetch_one(MESSAGE_BENEATH, values![after.as_slice()]).await?,
         };
-        let ordinal = match self {
-            Table::Event => "SELECT ordinal FROM event WHERE id = ?",
-            Table::Message => "SELECT ordinal FROM message WHERE id = ?",
-        };
-        let row = connection.fetch_optional(ordinal, values![after.as_slice()]).await?;
-        row.map(|row| row.value(0)).transpose()
+        row.value(0)
     }
 
     /// The row at which a page that was not filled stopped looking. `None` if it looked at everything.

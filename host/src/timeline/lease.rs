@@ -3,6 +3,7 @@
 //! Invariant: what is held ends, by the monotonic clock and counted from before the store was asked, sooner than the
 //! lease does. An owner whose renewals do not get through stops by itself, before another can begin.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -45,15 +46,27 @@ pub(super) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Tries until the shard is this runtime's; `None` if `stop` came first.
-    pub(super) async fn acquire(&self, shard: ShardId, stop: &CancellationToken) -> Option<Holding> {
+    /// Tries until the shard is this runtime's; `None` if `stop` came first. Meanwhile `elsewhere` says whether another
+    /// runtime looks after it.
+    pub(super) async fn acquire(
+        &self,
+        shard: ShardId,
+        elsewhere: &AtomicBool,
+        stop: &CancellationToken,
+    ) -> Option<Holding> {
         let mut wake = self.wake.clone();
         loop {
             let asked = self.env.clock.monotonic();
             match self.store.acquire_shard(shard, self.runtime, self.duration, self.env.now()).await {
-                Ok(Some(lease)) => return Some(self.held(lease, asked)),
-                Ok(None) => {}
-                Err(error) => tracing::warn!(shard = shard.0, %error, "a shard cannot be acquired now"),
+                Ok(Some(lease)) => {
+                    elsewhere.store(false, Ordering::Release);
+                    return Some(self.held(lease, asked));
+                }
+                Ok(None) => elsewhere.store(true, Ordering::Release),
+                Err(error) => {
+                    elsewhere.store(false, Ordering::Release);
+                    tracing::warn!(shard = shard.0, %error, "a shard cannot be acquired now");
+                }
             }
             tokio::select! {
                 () = env::sleep(self.duration.mul_f64(TRY_AGAIN)) => {}

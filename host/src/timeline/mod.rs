@@ -84,6 +84,7 @@ pub struct TimelineError(pub String);
 
 struct ShardHandle {
     active: Arc<AtomicBool>,
+    elsewhere: Arc<AtomicBool>,
     /// Closed once the shard's thread is done.
     done: watch::Receiver<()>,
 }
@@ -109,6 +110,7 @@ impl Timeline {
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
+            let elsewhere = Arc::new(AtomicBool::new(false));
             let keeper = LeaseKeeper {
                 store: store.clone(),
                 env: env.clone(),
@@ -129,11 +131,12 @@ impl Timeline {
                 claimed_max: options.claimed_max,
                 clock_uncertainty_max: options.clock_uncertainty_max,
                 active: active.clone(),
+                elsewhere: elsewhere.clone(),
                 wake: woken.clone(),
                 stop: stop.clone(),
             };
             let done = start_thread(shard).map_err(|error| cannot(&error))?;
-            shards.push(ShardHandle { active, done });
+            shards.push(ShardHandle { active, elsewhere, done });
         }
         Ok(Self { shards: shards.into(), wake })
     }
@@ -143,9 +146,16 @@ impl Timeline {
         self.wake.send_modify(|calls| *calls = calls.wrapping_add(1));
     }
 
-    /// Whether every shard has caught up with its feed and is publishing what is due.
+    /// Whether every shard has caught up with its feed and is publishing what is due, from here.
     pub fn is_active(&self) -> bool {
         self.shards.iter().all(|shard| shard.active.load(Ordering::Acquire))
+    }
+
+    /// Whether every shard is looked after, from here or by another runtime.
+    pub fn is_looked_after(&self) -> bool {
+        let here_or_elsewhere =
+            |shard: &ShardHandle| shard.active.load(Ordering::Acquire) || shard.elsewhere.load(Ordering::Acquire);
+        self.shards.iter().all(here_or_elsewhere)
     }
 
     /// Returns once every actor has settled its claims, flushed, and given up its shard.

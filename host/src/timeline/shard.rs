@@ -48,6 +48,8 @@ pub(super) struct Shard {
     pub clock_uncertainty_max: Duration,
     /// Whether it has caught up and publishes.
     pub active: Arc<AtomicBool>,
+    /// Whether another runtime owns the shard.
+    pub elsewhere: Arc<AtomicBool>,
     pub wake: watch::Receiver<u64>,
     pub stop: CancellationToken,
 }
@@ -57,7 +59,7 @@ impl Shard {
     pub(super) async fn run(self) {
         let signals = Arc::new(Signals::new(self.id));
         let mut pause = RESTART_PAUSE;
-        while let Some(holding) = self.keeper.acquire(self.id, &self.stop).await {
+        while let Some(holding) = self.keeper.acquire(self.id, &self.elsewhere, &self.stop).await {
             let began = self.env.clock.monotonic();
             let end = self.own(holding, &signals).await;
             match &end {

@@ -1,6 +1,7 @@
 //! The product as its users meet it: the real binary, real guests, real stores, HTTP on loopback.
 
 mod cli;
+mod cluster;
 mod crash;
 mod full_disk;
 mod https;

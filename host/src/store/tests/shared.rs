@@ -117,6 +117,31 @@ async fn no_skewed_clock_steals_a_lease() {
     assert_eq!(late.finish(&claimed[0], done(vec![])).await, Finished::Applied);
 }
 
+#[tokio::test]
+async fn pages_end_although_runtimes_leave_gaps_between_their_numbers() {
+    let first = begin(LeaseTime::Runtime).await;
+    let second = first.beside(7).await;
+    let (oldest, _) = first.deliver("d-1", None).await;
+    let mut tampering = Tampering::with(&first).await;
+    tampering.execute("UPDATE sequence SET last = last + 1000000").await;
+    tampering.close().await;
+    let (newest, _) = second.deliver("d-2", None).await;
+    for (route, expected) in [(None, vec![newest, oldest]), (Some("no-such-route".parse().unwrap()), vec![])] {
+        let filter = EventFilter { route, ..EventFilter::default() };
+        let (mut found, mut after) = (Vec::new(), None);
+        for page in 0.. {
+            assert!(page < 4, "pages do not end");
+            let listed = first.store.list_events(&filter, PageRequest { after, limit: 1 }).await.unwrap();
+            found.extend(listed.items.iter().map(|item| item.id));
+            after = listed.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, expected);
+    }
+}
+
 /// One runtime's share of the load: deliveries into lanes that all share, then claims and finishes until it finds nothing.
 async fn work(runtime: &Fixture, writer: u32, rounds: u32) -> usize {
     let mut finished = 0;
