@@ -55,7 +55,7 @@ async fn check_packet(connection: &mut Connection<'_>, bytes_min: u64) -> Result
     )))
 }
 
-impl Watch<'_> {
+impl<'c> Watch<'c> {
     async fn begin(&mut self) -> Result<(), sqlx::Error> {
         self.first.execute("DELETE FROM sequence WHERE name = ?", values![self.row.as_str()]).await?;
         self.first.execute("INSERT INTO sequence (name, last) VALUES (?, 0)", values![self.row.as_str()]).await?;
@@ -134,10 +134,10 @@ impl Watch<'_> {
         self.session(session).fetch_one(super::statement::constant(text), values).await?.value(0)
     }
 
-    fn session(&mut self, session: Session) -> Connection<'_> {
+    fn session(&mut self, session: Session) -> &mut Connection<'c> {
         match session {
-            Session::First => self.first.reborrow(),
-            Session::Second => self.second.reborrow(),
+            Session::First => &mut self.first,
+            Session::Second => &mut self.second,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Decode, MySql, Row as _, SqlSafeStr, Sqlite, Type};
+use sqlx::{AssertSqlSafe, Decode, MySql, Row as _, SqlSafeStr, Sqlite, Type};
 
 use super::dialect::Engine;
 use super::stored::Values;
@@ -10,7 +10,12 @@ use super::stored::Values;
 /// A connection, for as long as somebody uses it.
 pub(super) enum Connection<'c> {
     /// To the embedded database.
-    Sqlite(&'c mut SqliteConnection),
+    Sqlite {
+        /// The connection.
+        connection: &'c mut SqliteConnection,
+        /// Writes that nobody has asked the outcome of yet.
+        deferred: Deferred,
+    },
     /// To a server.
     MySql {
         /// The connection.
@@ -20,20 +25,36 @@ pub(super) enum Connection<'c> {
     },
 }
 
+/// Writes that wait for the next statement. The driver's thread is asked once for all of them.
+#[derive(Default)]
+pub(super) struct Deferred {
+    text: String,
+    values: Values,
+}
+
+impl Deferred {
+    /// These, and behind them one more statement.
+    fn before(&mut self, text: &str, values: Values) -> (String, Values) {
+        let mut whole = std::mem::take(self);
+        whole.text.push_str(text);
+        whole.values.append(values);
+        (whole.text, whole.values)
+    }
+}
+
+impl<'c> Connection<'c> {
+    /// To the embedded database.
+    pub(super) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
+        Connection::Sqlite { connection, deferred: Deferred::default() }
+    }
+}
+
 impl Connection<'_> {
     /// Whom statements are for.
     pub(super) fn engine(&self) -> Engine {
         match self {
-            Connection::Sqlite(_) => Engine::Sqlite,
+            Connection::Sqlite { .. } => Engine::Sqlite,
             Connection::MySql { engine, .. } => *engine,
-        }
-    }
-
-    /// The same connection, for a shorter time.
-    pub(super) fn reborrow(&mut self) -> Connection<'_> {
-        match self {
-            Connection::Sqlite(connection) => Connection::Sqlite(connection),
-            Connection::MySql { connection, engine } => Connection::MySql { connection, engine: *engine },
         }
     }
 
@@ -44,26 +65,60 @@ impl Connection<'_> {
 
     /// Makes a transaction durable.
     pub(super) async fn commit(&mut self) -> Result<(), sqlx::Error> {
-        self.run("COMMIT").await
+        match self {
+            Connection::Sqlite { connection, deferred } => {
+                let (text, values) = deferred.before("COMMIT", Values::default());
+                let committed = sqlx::query_with(AssertSqlSafe(text), values.into_sqlite());
+                committed.execute(&mut **connection).await.map(|_| ())
+            }
+            Connection::MySql { .. } => self.run("COMMIT").await,
+        }
     }
 
     /// Undoes a transaction.
     pub(super) async fn rollback(&mut self) -> Result<(), sqlx::Error> {
+        if let Connection::Sqlite { deferred, .. } = self {
+            *deferred = Deferred::default();
+        }
         self.run("ROLLBACK").await
+    }
+
+    /// Writes, at the latest before the next statement that is asked for its outcome, or with the commit.
+    pub(super) async fn write(&mut self, text: &'static str, values: Values) -> Result<(), sqlx::Error> {
+        match self {
+            Connection::Sqlite { deferred, .. } => {
+                (deferred.text, deferred.values) = deferred.before(text, values);
+                deferred.text.push(';');
+                Ok(())
+            }
+            Connection::MySql { .. } => self.execute(text, values).await.map(|_| ()),
+        }
+    }
+
+    /// Does the writes that wait.
+    async fn flush(&mut self) -> Result<(), sqlx::Error> {
+        if let Connection::Sqlite { connection, deferred } = self
+            && !deferred.text.is_empty()
+        {
+            let Deferred { text, values } = std::mem::take(deferred);
+            sqlx::query_with(AssertSqlSafe(text), values.into_sqlite()).execute(&mut **connection).await?;
+        }
+        Ok(())
     }
 
     /// Runs a statement that is no query, without preparing it.
     pub(super) async fn run(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
         match self {
-            Connection::Sqlite(connection) => sqlx::raw_sql(text).execute(&mut **connection).await.map(|_| ()),
+            Connection::Sqlite { connection, .. } => sqlx::raw_sql(text).execute(&mut **connection).await.map(|_| ()),
             Connection::MySql { connection, .. } => sqlx::raw_sql(text).execute(&mut **connection).await.map(|_| ()),
         }
     }
 
     /// Runs a statement. Returns how many rows it concerned: those that it found, changed by it or not.
     pub(super) async fn execute(&mut self, text: impl SqlSafeStr, values: Values) -> Result<u64, sqlx::Error> {
+        self.flush().await?;
         Ok(match self {
-            Connection::Sqlite(connection) => {
+            Connection::Sqlite { connection, .. } => {
                 sqlx::query_with(text, values.into_sqlite()).execute(&mut **connection).await?.rows_affected()
             }
             Connection::MySql { connection, .. } => {
@@ -74,8 +129,9 @@ impl Connection<'_> {
 
     /// Reads all rows that a statement gives.
     pub(super) async fn fetch_all(&mut self, text: impl SqlSafeStr, values: Values) -> Result<Vec<Row>, sqlx::Error> {
+        self.flush().await?;
         Ok(match self {
-            Connection::Sqlite(connection) => {
+            Connection::Sqlite { connection, .. } => {
                 let rows = sqlx::query_with(text, values.into_sqlite()).fetch_all(&mut **connection).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
@@ -92,8 +148,9 @@ impl Connection<'_> {
         text: impl SqlSafeStr,
         values: Values,
     ) -> Result<Option<Row>, sqlx::Error> {
+        self.flush().await?;
         Ok(match self {
-            Connection::Sqlite(connection) => {
+            Connection::Sqlite { connection, .. } => {
                 let row = sqlx::query_with(text, values.into_sqlite()).fetch_optional(&mut **connection).await?;
                 row.map(Row::Sqlite)
             }

@@ -124,14 +124,14 @@ impl Lanes {
     pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let (new, old): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|(_, lane)| lane.new);
         CREATE
-            .execute(&mut unit.connection, new, |values, (key, lane)| {
+            .write(&mut unit.connection, new, |values, (key, lane)| {
                 values.push(lane.id);
                 LaneKey::bind(values, key);
                 values.push(lane.head).push(lane.last);
             })
             .await?;
         APPEND
-            .execute(&mut unit.connection, old, |values, (_, lane)| {
+            .write(&mut unit.connection, old, |values, (_, lane)| {
                 values.push(lane.id).push(lane.head).push(lane.last);
             })
             .await?;
@@ -159,7 +159,7 @@ async fn create_missing(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<(), sql
     let missing = keys.iter().filter(|key| !known.contains(key));
     let missing = missing.map(|key| (unit.sequences.lane(), key.clone())).collect();
     CREATE
-        .execute(&mut unit.connection, missing, |values, (id, key)| {
+        .write(&mut unit.connection, missing, |values, (id, key)| {
             values.push(id);
             LaneKey::bind(values, key);
             values.push(None::<i64>).push(0_u32);
@@ -211,12 +211,12 @@ pub(super) async fn advance(unit: &mut Unit<'_>, mut lane_ids: Vec<i64>) -> Resu
     }
     let heads: HashMap<i64, i64> = successors.iter().map(|next| (next.lane_id, next.lane_ordinal)).collect();
     PROMOTE
-        .execute(&mut unit.connection, successors, |values, next| {
+        .write(&mut unit.connection, successors, |values, next| {
             values.push(next.ordinal);
         })
         .await?;
     SET_HEAD
-        .execute(&mut unit.connection, lane_ids, |values, lane_id| {
+        .write(&mut unit.connection, lane_ids, |values, lane_id| {
             values.push(lane_id).push(heads.get(&lane_id).copied());
         })
         .await?;

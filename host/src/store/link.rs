@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::connection::Connection;
 use super::dialect::Engine;
 use super::file::FileIdentity;
+use super::materialize::Authority;
 use super::readers::Readers;
 use super::sequences::Sequences;
 use super::server::{Isolation, Server};
@@ -67,6 +68,7 @@ impl Source {
 pub(super) struct Link {
     database: Database,
     pub(super) sequences: Sequences,
+    pub(super) authority: Authority,
 }
 
 enum Database {
@@ -77,7 +79,7 @@ enum Database {
 impl Database {
     fn connection(&mut self) -> Connection<'_> {
         match self {
-            Database::File { connection, .. } => Connection::Sqlite(connection),
+            Database::File { connection, .. } => Connection::sqlite(connection),
             Database::Server { connection, engine } => Connection::MySql { connection, engine: *engine },
         }
     }
@@ -86,7 +88,7 @@ impl Database {
 impl Link {
     async fn new(mut database: Database) -> Result<Self, sqlx::Error> {
         let sequences = Sequences::load(&mut database.connection()).await?;
-        Ok(Self { database, sequences })
+        Ok(Self { database, sequences, authority: Authority::default() })
     }
 
     /// The embedded database, opened and up to date.

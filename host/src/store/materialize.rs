@@ -18,7 +18,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use super::dialect::{Conflict, Lock};
+use super::dialect::{Conflict, Engine, Lock};
 use super::enqueue::{Delivery, Enqueued, NewEvent};
 use super::error::StoreError;
 use super::lane::{LaneKey, Lanes, Place};
@@ -156,7 +156,7 @@ pub(super) async fn apply(unit: &mut Unit<'_>, deliveries: Vec<Delivery>) -> Res
     if deliveries.is_empty() {
         return Ok(Vec::new());
     }
-    let authority = Authority::load(unit, &deliveries).await?;
+    let authority = Authority::of(unit, &deliveries).await?;
     let known = load_known(unit, &deliveries).await?;
     let mut plan = Plan { known, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
     let mut answers = Vec::with_capacity(deliveries.len());
@@ -166,6 +166,7 @@ pub(super) async fn apply(unit: &mut Unit<'_>, deliveries: Vec<Delivery>) -> Res
             Err(refusal) => Err(refusal),
         });
     }
+    unit.authority = authority;
     plan.store(unit).await?;
     Ok(answers)
 }
@@ -256,14 +257,14 @@ impl Plan {
 
     async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         INSERT_RECEIPTS
-            .execute(&mut unit.connection, self.receipts, |values, (ordinal, delivery)| {
+            .write(&mut unit.connection, self.receipts, |values, (ordinal, delivery)| {
                 values.push(ordinal).id(delivery.receipt_id.as_bytes()).push(delivery.pack.as_str());
                 values.push(i64::from(delivery.generation.0)).time(delivery.received_at);
                 values.push(delivery.content_type).headers(&delivery.headers);
             })
             .await?;
         INSERT_EVENTS
-            .execute(
+            .write(
                 &mut unit.connection,
                 self.events,
                 |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
@@ -300,7 +301,7 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
     }
     lanes.save(unit).await?;
     INSERT_WORK_ITEMS
-        .execute(&mut unit.connection, placed, |values, (item, place)| {
+        .write(&mut unit.connection, placed, |values, (item, place)| {
             values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
             values.push(work_type_code(WORK_TYPE)).push(item.namespace.as_str()).push(item.pack.as_str());
             values.push(i64::from(item.generation.0)).push(work_state_code(place.state)).push(place.ordinal);
@@ -318,14 +319,28 @@ impl PlannedWorkItem {
     }
 }
 
-/// The namespaces and generations that a group of deliveries names and that exist.
-struct Authority {
+/// Namespaces and generations that are known to exist; they never cease to.
+///
+/// The only writer of an embedded database keeps them from one transaction to the next. Where others write too, their rows
+/// are read, and held, every time.
+#[derive(Default)]
+pub(super) struct Authority {
     namespaces: HashSet<Namespace>,
     generations: HashSet<(PackName, GenerationNumber)>,
 }
 
 impl Authority {
-    async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
+    /// With all that exists of what the deliveries name.
+    async fn of(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
+        let kept = std::mem::take(&mut unit.authority);
+        let mut authority = if unit.connection.engine() == Engine::Sqlite { kept } else { Self::default() };
+        if deliveries.iter().any(|delivery| authority.check(delivery).is_err()) {
+            authority.load(unit, deliveries).await?;
+        }
+        Ok(authority)
+    }
+
+    async fn load(&mut self, unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(), sqlx::Error> {
         let namespaces: HashSet<_> = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
         let generations: HashSet<_> =
             deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
@@ -349,7 +364,9 @@ impl Authority {
                 |row| Ok((row.name(0)?, GenerationNumber(row.unsigned_32(1)?))),
             )
             .await?;
-        Ok(Self { namespaces: namespaces.into_iter().collect(), generations: generations.into_iter().collect() })
+        self.namespaces.extend(namespaces);
+        self.generations.extend(generations);
+        Ok(())
     }
 
     fn check(&self, delivery: &Delivery) -> Result<(), StoreError> {

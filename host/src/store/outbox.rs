@@ -96,7 +96,7 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
         rows.push((placed, bytes));
     }
     INSERT
-        .execute(&mut unit.connection, rows, |values, (placed, bytes)| {
+        .write(&mut unit.connection, rows, |values, (placed, bytes)| {
             let Emitted { event_id, work_item_id, namespace, message, now } = placed.emitted;
             values.push(placed.ordinal).id(message.id.as_bytes()).push(i64::from(placed.shard.0)).push(placed.seq);
             values.id(event_id.as_bytes()).id(work_item_id.as_bytes());
@@ -106,7 +106,7 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
         })
         .await?;
     INSERT_PAYLOADS
-        .execute(&mut unit.connection, payloads, |values, (ordinal, key, content_type, headers, body)| {
+        .write(&mut unit.connection, payloads, |values, (ordinal, key, content_type, headers, body)| {
             values.push(ordinal).push(key).push(content_type).headers(&headers).bytes(body);
         })
         .await?;

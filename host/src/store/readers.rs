@@ -38,7 +38,7 @@ pub(super) enum Reader {
 impl Reader {
     pub(super) fn connection(&mut self) -> Connection<'_> {
         match self {
-            Reader::File(connection) => Connection::Sqlite(connection),
+            Reader::File(connection) => Connection::sqlite(connection),
             Reader::Server(connection, engine) => Connection::MySql { connection, engine: *engine },
         }
     }

@@ -218,7 +218,7 @@ impl Shards {
     /// Writes back what changed.
     pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let changed = self.0.into_iter().filter(|(_, row)| row.changed).collect();
-        SAVE.execute(&mut unit.connection, changed, |values, (shard, row)| {
+        SAVE.write(&mut unit.connection, changed, |values, (shard, row)| {
             let Ownership { owner, epoch, until } = row.ownership;
             values.push(i64::from(shard.0)).optional_id(owner.as_ref().map(RuntimeId::as_bytes));
             values.push(i64::try_from(epoch).expect("epochs rise by one")).time(until).push(row.last_seq);

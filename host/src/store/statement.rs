@@ -72,6 +72,19 @@ impl Statement {
         Ok(affected)
     }
 
+    /// Writes the rows, where nobody asks how many that concerned.
+    pub(super) async fn write<T>(
+        &'static self,
+        connection: &mut Connection<'_>,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+    ) -> Result<(), sqlx::Error> {
+        for (text, values) in self.chunks(connection.engine(), rows, bind) {
+            connection.write(text, values).await?;
+        }
+        Ok(())
+    }
+
     /// Runs the statement over the rows and decodes what it returns, in no particular order.
     pub(super) async fn fetch<T, U>(
         &'static self,

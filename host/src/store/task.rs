@@ -221,6 +221,7 @@ impl Task {
         let link = self.connect().await?;
         let database_now = link.prepare(group.rows(), lease_time).await?;
         let sequences = link.sequences.clone();
+        let authority = std::mem::take(&mut link.authority);
         let mut connection = link.connection();
         let afterwards = match connection.engine() {
             Engine::Sqlite => Afterwards::Spent,
@@ -228,9 +229,10 @@ impl Task {
         };
         connection.begin().await?;
         let terms = Terms { shard_count, stripe, database_now };
-        let mut unit = Unit::new(connection.reborrow(), sequences, terms, attempt);
+        let mut unit = Unit::new(connection, sequences, terms, attempt);
+        unit.authority = authority;
         let applied = group.apply(&mut unit, afterwards).await;
-        let Unit { sequences, work_changed, feed_changed, .. } = unit;
+        let Unit { mut connection, sequences, authority, work_changed, feed_changed, .. } = unit;
         if let Err(error) = applied {
             // If even this fails, the connection is dropped, and the transaction with it.
             let undone = connection.rollback().await;
@@ -242,7 +244,7 @@ impl Task {
         connection.commit().await.map_err(Failed::at_commit)?;
         #[cfg(test)]
         Loss::strike(loss, Loss::AfterCommit)?;
-        link.sequences = sequences;
+        (link.sequences, link.authority) = (sequences, authority);
         Ok(Hints { work_changed, feed_changed })
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::connection::Connection;
 use super::dialect::Conflict;
 use super::error::StoreError;
+use super::materialize::Authority;
 use super::sequences::Sequences;
 use super::statement::Statement;
 use super::stored::{Values, message_state_code, values, work_state_code, work_type_code};
@@ -49,6 +50,8 @@ pub(super) struct Unit<'c> {
     pub(super) connection: Connection<'c>,
     /// Numbers to hand out; they count only if the transaction commits.
     pub(super) sequences: Sequences,
+    /// What is known to exist; it counts only if the transaction commits.
+    pub(super) authority: Authority,
     /// How often this transaction has been begun before, and ended in a conflict with another one.
     pub(super) attempt: u32,
     pub(super) terms: Terms,
@@ -74,6 +77,7 @@ impl<'c> Unit<'c> {
         Self {
             connection,
             sequences,
+            authority: Authority::default(),
             attempt,
             terms,
             work_changed: false,
@@ -110,14 +114,14 @@ impl<'c> Unit<'c> {
         let stripe = self.terms.stripe;
         let work_items = std::mem::take(&mut self.work_items).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_WORK_ITEMS
-            .execute(&mut self.connection, work_items, |values, ((scope, state), by)| {
+            .write(&mut self.connection, work_items, |values, ((scope, state), by)| {
                 values.push(scope.pack.as_str()).push(work_type_code(scope.work_type));
                 values.push(i64::from(scope.generation.0)).push(work_state_code(state)).push(stripe).push(by);
             })
             .await?;
         let messages = std::mem::take(&mut self.messages).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_MESSAGES
-            .execute(&mut self.connection, messages, |values, (state, by)| {
+            .write(&mut self.connection, messages, |values, (state, by)| {
                 values.push(message_state_code(state)).push(stripe).push(by);
             })
             .await?;

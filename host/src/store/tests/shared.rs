@@ -86,11 +86,11 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
         let mut supply = Tampering::with(&winner).await;
         sequences.stock(&mut supply.connection(), 100).await.unwrap();
         let terms = Terms { shard_count: 2, stripe: 3, database_now: None };
-        let mut unit = Unit::new(connection.reborrow(), sequences, terms, 1);
+        let mut unit = Unit::new(connection, sequences, terms, 1);
         let answers = materialize::apply(&mut unit, vec![delivery]).await.unwrap();
         assert!(matches!(&answers[0], Ok(Enqueued::Stored { events }) if events.len() == 89), "{answers:?}");
         unit.write_counters().await.unwrap();
-        connection.commit().await.unwrap();
+        unit.connection.commit().await.unwrap();
         assert_eq!(supply.count("SELECT count(*) FROM event").await, 89, "{repetition}");
         assert_eq!(supply.count("SELECT count(*) FROM work_item").await, 89, "{repetition}");
         winner.store.close().await;

@@ -40,7 +40,7 @@ impl Tampering {
 
     pub(super) fn connection(&mut self) -> Connection<'_> {
         match self {
-            Self::Sqlite(connection) => Connection::Sqlite(connection),
+            Self::Sqlite(connection) => Connection::sqlite(connection),
             Self::MariaDb(connection) => Connection::MySql { connection, engine: Engine::MySql { shares_locks: true } },
         }
     }
@@ -104,10 +104,10 @@ impl Fixture {
         let mut connection = tampering.connection();
         connection.begin().await.unwrap();
         let terms = Terms { shard_count: 1, stripe: 0, database_now: None };
-        let mut unit = Unit::new(connection.reborrow(), Sequences::default(), terms, 0);
+        let mut unit = Unit::new(connection, Sequences::default(), terms, 0);
         let answers = claiming::apply(&mut unit, vec![self.request(32)]).await.unwrap();
         assert_eq!(answers[0].as_ref().unwrap().len(), 32);
-        connection.rollback().await.unwrap();
+        unit.connection.rollback().await.unwrap();
     }
 }
 
