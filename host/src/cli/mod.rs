@@ -53,10 +53,10 @@ enum Verb {
     /// Build a connector, or see what one can do
     #[command(subcommand)]
     Pack(pack::Verb),
-    /// Look at what was delivered
+    /// Look at what was delivered, or run it again
     #[command(subcommand)]
     Event(event::Verb),
-    /// Look at executions, or let a lane go on
+    /// Look at executions, let a lane go on, or run one again
     #[command(subcommand)]
     WorkItem(work_item::Verb),
     /// Look at outgoing messages, cancel or move them

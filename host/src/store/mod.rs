@@ -18,6 +18,7 @@ mod finish;
 mod inspect;
 mod messages;
 mod packs;
+mod replay;
 mod shards;
 mod stats;
 
@@ -65,6 +66,7 @@ pub use inspect::{
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
 pub use packs::{Generation, Installed};
+pub use replay::Replayed;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease};

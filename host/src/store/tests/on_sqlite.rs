@@ -14,6 +14,8 @@ mod listing;
 mod materializing;
 #[path = "conformance/publishing.rs"]
 mod publishing;
+#[path = "conformance/replaying.rs"]
+mod replaying;
 #[path = "conformance/stats.rs"]
 mod stats;
 

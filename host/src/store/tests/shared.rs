@@ -97,6 +97,32 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
     }
 }
 
+// RPL-1
+#[tokio::test]
+async fn two_runtimes_that_replay_the_same_row_make_one_child() {
+    let first = begin(LeaseTime::Runtime).await;
+    let second = first.beside(7).await;
+    for round in 0..20 {
+        let (_, parent) = first.deliver(&format!("d-{round}"), Some("repo")).await;
+        let item = first.claim(1).await.pop().unwrap();
+        first.finish(&item, Disposition::Dead { failure: failure(), leaves_lane: false }).await;
+        let replay = |runtime: &Fixture| {
+            let (store, now) = (runtime.store.clone(), runtime.now());
+            let child = WorkItemId::new(now, runtime.entropy());
+            async move { store.replay(parent, child, now).await.unwrap() }
+        };
+        let (one, other) = tokio::join!(replay(&first), replay(&second));
+        let (Replayed::Replayed(child) | Replayed::Already(child), _) = (one, other) else { panic!("{one:?} {other:?}") };
+        let expected = [Replayed::Replayed(child), Replayed::Already(child)];
+        assert!([one, other] == expected || [other, one] == expected, "{one:?} {other:?}");
+        let item = second.claim(10).await.pop().unwrap();
+        assert_eq!(item.id, child);
+        second.finish(&item, done(vec![])).await;
+    }
+    assert_eq!(first.store.stats().await.unwrap(), first.store.count_rows().await.unwrap());
+    assert_eq!(first.store.stats().await.unwrap().work_items[&WorkState::Done], 20);
+}
+
 // CLM-5: a lease is measured by the database's clock, whatever the runtimes' own say.
 #[tokio::test]
 async fn no_skewed_clock_steals_a_lease() {
