@@ -195,7 +195,8 @@ mod tests {
         let now = RECEIVED + std::time::Duration::from_secs(5);
         let hour = std::time::Duration::from_secs(3_600);
         let at = Timestamp::from_millis(42);
-        let messages = new_messages(vec![emit(Due::Now), emit(Due::After(hour)), emit(Due::At(at))], &event(1), None, now);
+        let messages =
+            new_messages(vec![emit(Due::Now), emit(Due::After(hour)), emit(Due::At(at))], &event(1), None, now);
         assert_eq!(messages.iter().map(|new| new.due_at).collect::<Vec<_>>(), [now, now + hour, at]);
     }
 }

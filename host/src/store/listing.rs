@@ -203,7 +203,8 @@ fn event_query(filter: &EventFilter, before: i64, limit: u32) -> (Listing, i64) 
     if let Some(state) = filter.state.filter(|_| !dead) {
         query.text(" AND work_item.state = ?").push(work_state_code(state));
     }
-    let order = if dead { " ORDER BY work_item.dead_event DESC LIMIT ?" } else { " ORDER BY event.ordinal DESC LIMIT ?" };
+    let order =
+        if dead { " ORDER BY work_item.dead_event DESC LIMIT ?" } else { " ORDER BY event.ordinal DESC LIMIT ?" };
     query.text(order).push(limit);
     (query, floor)
 }

@@ -32,7 +32,7 @@ use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
 /// The type of the WorkItems that deliveries bring.
-const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
+pub(super) const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
 
 /// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. The statements here and in
 /// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
@@ -157,12 +157,14 @@ pub(super) async fn apply(unit: &mut Unit<'_>, deliveries: Vec<Delivery>) -> Res
     if deliveries.is_empty() {
         return Ok(Vec::new());
     }
-    let authority = Authority::load(unit, &deliveries).await?;
+    let namespaces = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
+    let generations = deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
+    let authority = Authority::load(unit, namespaces, generations).await?;
     let known = load_known(unit, &deliveries).await?;
     let mut plan = Plan { known, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
     let mut answers = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
-        answers.push(match authority.check(&delivery) {
+        answers.push(match authority.check(&delivery.namespace, &delivery.pack, delivery.generation) {
             Ok(()) => Ok(plan.add(unit, delivery)),
             Err(refusal) => Err(refusal),
         });
@@ -322,17 +324,18 @@ impl PlannedWorkItem {
     }
 }
 
-/// The namespaces and generations that a group of deliveries names and that exist.
-struct Authority {
+/// The namespaces and generations that a group of deliveries names and that exist, held until the transaction ends.
+pub(super) struct Authority {
     namespaces: HashSet<Namespace>,
     generations: HashSet<(PackName, GenerationNumber)>,
 }
 
 impl Authority {
-    async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
-        let namespaces: HashSet<_> = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
-        let generations: HashSet<_> =
-            deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
+    pub(super) async fn load(
+        unit: &mut Unit<'_>,
+        namespaces: HashSet<Namespace>,
+        generations: HashSet<(PackName, GenerationNumber)>,
+    ) -> Result<Self, sqlx::Error> {
         let namespaces = NAMESPACES
             .fetch(
                 &mut unit.connection,
@@ -356,12 +359,16 @@ impl Authority {
         Ok(Self { namespaces: namespaces.into_iter().collect(), generations: generations.into_iter().collect() })
     }
 
-    fn check(&self, delivery: &Delivery) -> Result<(), StoreError> {
-        if !self.namespaces.contains(&delivery.namespace) {
-            return Err(StoreError::Refused(format!("there is no namespace `{}`", delivery.namespace)));
+    pub(super) fn check(
+        &self,
+        namespace: &Namespace,
+        pack: &PackName,
+        generation: GenerationNumber,
+    ) -> Result<(), StoreError> {
+        if !self.namespaces.contains(namespace) {
+            return Err(StoreError::Refused(format!("there is no namespace `{namespace}`")));
         }
-        if !self.generations.contains(&(delivery.pack.clone(), delivery.generation)) {
-            let (pack, generation) = (&delivery.pack, delivery.generation);
+        if !self.generations.contains(&(pack.clone(), generation)) {
             return Err(StoreError::Refused(format!("pack `{pack}` has no generation {generation}")));
         }
         Ok(())

@@ -51,12 +51,7 @@ impl Store {
     /// Runs a finished WorkItem again, on the generation that it ran on: as `child`, unless it has a child already.
     ///
     /// A dead head that holds its lane up leaves it: the child, at the lane's end, would wait for it for ever.
-    pub async fn replay(
-        &self,
-        parent: WorkItemId,
-        child: WorkItemId,
-        now: Timestamp,
-    ) -> Result<Replayed, StoreError> {
+    pub async fn replay(&self, parent: WorkItemId, child: WorkItemId, now: Timestamp) -> Result<Replayed, StoreError> {
         self.writer.control(|reply| Control::Replay(Replay { parent, child, now }, reply)).await
     }
 }
@@ -160,9 +155,8 @@ impl Held {
         parents.sort_unstable();
         parents.dedup();
         let events = load_events(unit, parents.clone()).await?;
-        let children = |row: &Row| {
-            Ok((WorkItemId::from_bytes(row.bytes_16(0)?), WorkItemId::from_bytes(row.bytes_16(1)?)))
-        };
+        let children =
+            |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), WorkItemId::from_bytes(row.bytes_16(1)?)));
         let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), bind_work_item, parent).await?;
         let children = CHILDREN.fetch(&mut unit.connection, parents, bind_work_item, children).await?;
         Ok(Self { events, parents: held.into_iter().collect(), children: children.into_iter().collect() })
@@ -233,8 +227,7 @@ async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<Ha
     ids.dedup();
     let events = HOLD_EVENTS
         .fetch(&mut unit.connection, ids, bind_event, |row| {
-            let input =
-                Input { ordinal: row.value(1)?, source_key: row.value(2)?, replayed_at: row.optional_time(3)? };
+            let input = Input { ordinal: row.value(1)?, source_key: row.value(2)?, replayed_at: row.optional_time(3)? };
             Ok((EventId::from_bytes(row.bytes_16(0)?), input))
         })
         .await?;

@@ -58,7 +58,14 @@ impl Sequences {
             let last = row.value::<Option<i64>>(index)?.unwrap_or(0);
             Ok::<_, sqlx::Error>(Range { last, end: i64::MAX })
         };
-        Ok(Self { receipt: range(0)?, event: range(1)?, lane: range(2)?, message: range(3)?, replay: range(4)?, turn: 0 })
+        Ok(Self {
+            receipt: range(0)?,
+            event: range(1)?,
+            lane: range(2)?,
+            message: range(3)?,
+            replay: range(4)?,
+            turn: 0,
+        })
     }
 
     /// Takes new blocks from a shared database where fewer than `rows` numbers are left, in a transaction of its own.

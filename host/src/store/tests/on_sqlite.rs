@@ -6,6 +6,8 @@ use super::*;
 mod claiming;
 #[path = "conformance/costs.rs"]
 mod costs;
+#[path = "conformance/covering.rs"]
+mod covering;
 #[path = "conformance/finishing.rs"]
 mod finishing;
 #[path = "conformance/listing.rs"]

@@ -112,7 +112,9 @@ async fn two_runtimes_that_replay_the_same_row_make_one_child() {
             async move { store.replay(parent, child, now).await.unwrap() }
         };
         let (one, other) = tokio::join!(replay(&first), replay(&second));
-        let (Replayed::Replayed(child) | Replayed::Already(child), _) = (one, other) else { panic!("{one:?} {other:?}") };
+        let (Replayed::Replayed(child) | Replayed::Already(child), _) = (one, other) else {
+            panic!("{one:?} {other:?}")
+        };
         let expected = [Replayed::Replayed(child), Replayed::Already(child)];
         assert!([one, other] == expected || [other, one] == expected, "{one:?} {other:?}");
         let item = second.claim(10).await.pop().unwrap();
@@ -141,6 +143,59 @@ async fn no_skewed_clock_steals_a_lease() {
     assert_eq!(lease.until, late.now() + LEASE);
     assert!(early.store.acquire_shard(shard, early.runtime(), LEASE, early.now()).await.unwrap().is_none());
     assert_eq!(late.finish(&claimed[0], done(vec![])).await, Finished::Applied);
+}
+
+// RDY-3
+#[tokio::test]
+async fn a_server_is_examined_while_it_is_used() {
+    let runtime = begin(LeaseTime::Runtime).await;
+    runtime.deliver("d-1", None).await;
+    let url = runtime.options.database_url.as_ref();
+    let directory = TempDir::new().unwrap();
+    let examined = examine(directory.path(), url, &Env::system()).await.unwrap();
+    let Examined::Found(found) = examined else { panic!("{examined:?}") };
+    assert_eq!((found.schema.applied.as_slice(), found.shards), (&[][..], 2));
+    assert_eq!(found.coverage, CoverageGap::default());
+    let server = found.server.unwrap();
+    assert!(server.version.contains("MariaDB"), "{server:?}");
+    assert_eq!(server.packet_bytes, 64 * 1024 * 1024);
+    assert_eq!(server.behaviour, Some(Behaviour { shares_locks: true }));
+    assert!(server.clock_ahead_ms.abs() < 1_000, "it is the same machine's: {server:?}");
+
+    let empty = mariadb::create_database();
+    let Examined::Found(found) = examine(directory.path(), Some(&empty), &Env::system()).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!((found.schema.from, found.shards, found.server.unwrap().behaviour), (0, 0, None));
+    assert!(!found.schema.applied.is_empty());
+    let again = examine(directory.path(), Some(&empty), &Env::system()).await.unwrap();
+    assert!(matches!(again, Examined::Found(found) if found.schema.from == 0), "looking creates nothing");
+}
+
+// RDY-3, MAT-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_beside_deliveries_of_the_same_events_makes_one_work_item_each() {
+    let runtime = Arc::new(begin(LeaseTime::Runtime).await);
+    let event =
+        |runtime: &Fixture, n: u32| runtime.event(&format!("d-{n}"), Some(&format!("repo-{}", n % 5)), format!("{n}"));
+    runtime.enqueue((0..200).map(|n| event(&runtime, n)).collect()).await;
+    let mut tampering = Tampering::with(&runtime).await;
+    for table in ["work_item", "lane", "work_item_counter"] {
+        tampering.execute(&format!("DELETE FROM {table}")).await;
+    }
+    let again = join_all((0..200).rev().map(|n| {
+        let delivery = runtime.delivery(vec![event(&runtime, n)]);
+        runtime.store.enqueue(delivery)
+    }));
+    let env = Env::system();
+    let data = runtime.directory.path();
+    let repair = repair_coverage(data, runtime.options.database_url.as_ref(), &env);
+    let (answers, repair) = tokio::join!(again, repair);
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Enqueued::Duplicate { .. }))), "{answers:?}");
+    assert_eq!(repair.unwrap().left, 0);
+    runtime.assert_counted().await;
+    let stats = runtime.store.stats().await.unwrap();
+    assert_eq!((stats.work_items[&WorkState::Ready], stats.work_items[&WorkState::Blocked]), (5, 195));
 }
 
 /// One runtime's share of the load: deliveries into lanes that all share, then claims and finishes until it finds nothing.
