@@ -9,7 +9,7 @@ use super::client::refusal;
 use super::exit::Failure;
 use super::message::parse_delay_ms;
 use super::output::{Table, fields, printable_lines};
-use super::rig::http;
+use super::rig;
 use super::{Cli, run};
 use crate::app::{App, Config, FlagSetting, Launch, Running, Sources};
 
@@ -138,7 +138,7 @@ async fn what_a_host_answers_decides_the_exit_code() {
 async fn the_doctor_asks_a_running_host_and_fails_where_none_runs() {
     let data = tempfile::tempdir().unwrap();
     let running = host(data.path(), &[]).await;
-    while http::get(running.admin_addr(), "/readyz").await.unwrap().status != StatusCode::OK {
+    while rig::http::get(running.admin_addr(), "/readyz").await.unwrap().status != StatusCode::OK {
         tokio::task::yield_now().await;
     }
     let line = format!("forebay doctor --data {} --admin http://{}", data.path().display(), running.admin_addr());
