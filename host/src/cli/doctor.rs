@@ -15,10 +15,10 @@ use crate::app::{Config, Finding, Health, Launch, Sources, diagnose};
 const EXAMPLES: &str = "\
 Examples:
   forebay doctor --config /etc/forebay.toml --data /var/lib/forebay --pack github.fpk
-  forebay doctor --config /etc/forebay.toml --data /var/lib/forebay --admin http://127.0.0.1:8081
+  forebay doctor --data /var/lib/forebay --admin http://127.0.0.1:8081
 
-Looks at everything that a start needs, and starts and changes nothing. A data directory that a host uses is not looked into:
-ask that host. The exit code is 1 if anything is a failure; warnings are none.";
+Looks at everything that a start needs, and starts nothing. A data directory that a host uses is
+not looked into: ask that host. The exit code is 1 if anything is a failure; a warning is none.";
 
 /// `forebay doctor`.
 #[derive(Debug, Args)]

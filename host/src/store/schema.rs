@@ -1,6 +1,7 @@
 //! The files of the store: the directory's lock, the connections' settings, and the schema's version.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const DATABASE_FILE: &str = "forebay.sqlite";
 
 /// The lock, in the data directory. A file of its own: closing any handle to the database file would drop SQLite's locks.
 const LOCK_FILE: &str = "forebay.lock";
+
+/// Of a data directory that is made: readable and writable by the host's user only.
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// What the first migration writes into the file's header: "Fbay".
 const APPLICATION_ID: i64 = 0x4662_6179;
@@ -87,7 +91,8 @@ impl Directory {
         let unusable = |error: std::io::Error| {
             StoreError::Unusable(format!("the data directory {} cannot be used: {error}", path.display()))
         };
-        std::fs::create_dir_all(path).map_err(unusable)?;
+        // What it holds belongs to the host's user alone.
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(unusable)?;
         let file = path.join(LOCK_FILE);
         let lock = File::options().create(true).truncate(false).write(true).open(&file).map_err(unusable)?;
         match lock.try_lock() {

@@ -182,6 +182,8 @@ async fn a_migration_says_what_it_did() {
     let second = migrate(&data, None).await.unwrap();
     assert_eq!((second.from, second.to, second.applied.len()), (first.to, first.to, 0));
     open(&directory).await.unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&data).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700, "it is nobody else's");
 }
 
 #[tokio::test]
