@@ -40,6 +40,12 @@ pub(super) enum ApiError {
     /// Only a dead WorkItem that holds up its lane can be skipped.
     #[error("the work item is {} and holds up no lane by being dead", .0.as_str())]
     NotSkippable(WorkState),
+    /// Only what has ended can be replayed.
+    #[error("the work item is {} and has not ended: there is nothing to replay yet", .0.as_str())]
+    NotFinished(WorkState),
+    /// The older protocol replayed the Event: it gets no second child.
+    #[error("its event was replayed at {0} by an older host, which had it run again")]
+    Fenced(String),
     /// Too many ask at once.
     #[error("too many requests at once")]
     Busy,
@@ -60,7 +66,9 @@ impl ApiError {
             ApiError::NotFound { .. } => StatusCode::NOT_FOUND,
             ApiError::Method => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ApiError::TooLate(_) | ApiError::NotSkippable(_) => StatusCode::CONFLICT,
+            ApiError::TooLate(_) | ApiError::NotSkippable(_) | ApiError::NotFinished(_) | ApiError::Fenced(_) => {
+                StatusCode::CONFLICT
+            }
             ApiError::Store(StoreError::Refused(_)) => StatusCode::CONFLICT,
             ApiError::Busy
             | ApiError::TooSlow
@@ -80,6 +88,8 @@ impl ApiError {
             ApiError::TooLarge => "too_large",
             ApiError::TooLate(_) => "too_late",
             ApiError::NotSkippable(_) => "not_skippable",
+            ApiError::NotFinished(_) => "not_finished",
+            ApiError::Fenced(_) => "replayed_by_an_older_host",
             ApiError::Busy => "busy",
             ApiError::TooSlow => "too_slow",
             ApiError::Store(StoreError::Busy { .. }) => "store_busy",
@@ -93,13 +103,14 @@ impl ApiError {
     fn state(&self) -> Option<&'static str> {
         match self {
             ApiError::TooLate(state) => Some(state.as_str()),
-            ApiError::NotSkippable(state) => Some(state.as_str()),
+            ApiError::NotSkippable(state) | ApiError::NotFinished(state) => Some(state.as_str()),
             ApiError::Invalid(_)
             | ApiError::Unauthorized
             | ApiError::ForeignHost
             | ApiError::NotFound { .. }
             | ApiError::Method
             | ApiError::TooLarge
+            | ApiError::Fenced(_)
             | ApiError::Busy
             | ApiError::TooSlow
             | ApiError::Store(_) => None,

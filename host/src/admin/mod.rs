@@ -6,8 +6,9 @@
 //!  GET  /metrics                            Prometheus text
 //!  GET  /api/v1/stats                       how many stand in which state
 //!  GET  /api/v1/events[/{id}]               POST /api/v1/work-items/{id}/skip
-//!  GET  /api/v1/work-items/{id}             POST /api/v1/messages/{id}/cancel
-//!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/reschedule
+//!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/replay
+//!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
+//!                                           POST /api/v1/messages/{id}/reschedule
 //! ```
 //!
 //! Invariants:
@@ -104,6 +105,7 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/events/{id}", get(events::show))
         .route("/api/v1/work-items/{id}", get(work_items::show))
         .route("/api/v1/work-items/{id}/skip", post(work_items::skip))
+        .route("/api/v1/work-items/{id}/replay", post(work_items::replay))
         .route("/api/v1/messages", get(messages::list))
         .route("/api/v1/messages/{id}", get(messages::show))
         .route("/api/v1/messages/{id}/cancel", post(messages::cancel))

@@ -111,6 +111,7 @@ pub struct EventSummary {
     pub body_bytes: u64,
     pub state: String,
     pub attempt: u32,
+    pub replayed_at: Option<String>,
 }
 
 /// An event with what became of it.
@@ -155,6 +156,17 @@ pub struct WorkItem {
     pub failure: Option<Failure>,
     pub created_at: String,
     pub finished_at: Option<String>,
+    pub replay_of: Option<String>,
+    pub replayed_at: Option<String>,
+}
+
+/// `POST /api/v1/work-items/{id}/replay`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Replay {
+    /// Whether it was replayed before: `work_item` is the child that it got then.
+    pub already: bool,
+    /// The child.
+    pub work_item: WorkItem,
 }
 
 /// Why an execution did not succeed.
@@ -330,6 +342,7 @@ impl From<store::EventSummary> for EventSummary {
             body_bytes: event.body_bytes,
             state: event.state.as_str().to_owned(),
             attempt: event.attempt,
+            replayed_at: event.replayed_at.map(rfc3339),
         }
     }
 }
@@ -379,6 +392,8 @@ impl From<store::WorkItemDetail> for WorkItem {
                 .map(|failure| Failure { class: failure.class.as_str().to_owned(), message: failure.message }),
             created_at: rfc3339(item.created_at),
             finished_at: item.finished_at.map(rfc3339),
+            replay_of: item.replay_of.map(|id| id.to_string()),
+            replayed_at: item.replayed_at.map(rfc3339),
         }
     }
 }

@@ -5,9 +5,9 @@ use axum::extract::State;
 
 use super::error::ApiError;
 use super::parameters::PathId;
-use super::{AdminParts, wire};
+use super::{AdminParts, Stage, wire};
 use crate::model::ids::WorkItemId;
-use crate::store::{Store, WorkItemDetail};
+use crate::store::{Replayed, Store, WorkItemDetail};
 
 pub(super) async fn show(
     State(parts): State<AdminParts>,
@@ -30,6 +30,35 @@ pub(super) async fn skip(
     Ok(Json(item.into()))
 }
 
+/// Runs a finished WorkItem again, as one child.
+pub(super) async fn replay(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<WorkItemId>,
+) -> Result<Json<wire::Replay>, ApiError> {
+    let now = parts.env.now();
+    let child = WorkItemId::new(now, parts.env.id_entropy());
+    let (child, already) = match parts.store.replay(id, child, now).await? {
+        Replayed::Replayed(child) => (child, false),
+        Replayed::Already(child) => (child, true),
+        Replayed::NotFinished(state) => return Err(ApiError::NotFinished(state)),
+        Replayed::Fenced(at) => return Err(ApiError::Fenced(wire::rfc3339(at))),
+        Replayed::NotFound => return Err(not_found(id)),
+    };
+    let item = find(&parts.store, child).await?;
+    if !already {
+        tracing::info!(work_item = %id, %child, "an operator had a work item replayed");
+        let stage = parts.stage.borrow().clone();
+        if let Stage::Serving { supervisor, .. } = stage {
+            supervisor.serve_generation(&item.pack, item.generation);
+        }
+    }
+    Ok(Json(wire::Replay { already, work_item: item.into() }))
+}
+
 async fn find(store: &Store, id: WorkItemId) -> Result<WorkItemDetail, ApiError> {
-    store.work_item(id).await?.ok_or_else(|| ApiError::NotFound { what: format!("work item {id}") })
+    store.work_item(id).await?.ok_or_else(|| not_found(id))
+}
+
+fn not_found(id: WorkItemId) -> ApiError {
+    ApiError::NotFound { what: format!("work item {id}") }
 }

@@ -24,12 +24,8 @@ pub(super) struct Directories {
 /// Makes the directories that are missing, and shows that the host may write to its own.
 pub(super) fn prepare(launch: &Launch) -> Result<Directories, StartError> {
     let data = launch.data.clone();
-    let directories = Directories {
-        timeline: data.join("timeline"),
-        cache: data.join("cache"),
-        secrets: launch.secrets.clone().unwrap_or_else(|| data.join("secrets")),
-        data,
-    };
+    let directories =
+        Directories { timeline: data.join("timeline"), cache: data.join("cache"), secrets: secrets(launch), data };
     make(&directories.data)?;
     make(&directories.timeline)?;
     make(&directories.cache)?;
@@ -39,6 +35,11 @@ pub(super) fn prepare(launch: &Launch) -> Result<Directories, StartError> {
     tempfile::tempfile_in(&directories.data)
         .map_err(|error| unusable(&directories.data, format!("the data directory cannot be written to: {error}")))?;
     Ok(directories)
+}
+
+/// Where the operator's secrets are.
+pub(super) fn secrets(launch: &Launch) -> PathBuf {
+    launch.secrets.clone().unwrap_or_else(|| launch.data.join("secrets"))
 }
 
 fn make(path: &Path) -> Result<(), StartError> {

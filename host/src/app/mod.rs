@@ -15,6 +15,7 @@
 
 mod descriptors;
 mod directories;
+mod doctor;
 mod options;
 mod packs;
 mod running;
@@ -40,6 +41,7 @@ use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
 
 pub use crate::config::{Config, ConfigError, FlagSetting, Sources, reference};
+pub use doctor::{Finding, Health, diagnose};
 pub use running::{Running, ShutdownError};
 
 /// What a host is started with beside its configuration.

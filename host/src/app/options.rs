@@ -24,7 +24,7 @@ const DRAIN_PART: f64 = 0.6;
 pub(super) fn store(config: &Config, directories: &Directories) -> Result<StoreOptions, StartError> {
     Ok(StoreOptions {
         data: directories.data.clone(),
-        database_url: config.database_url.as_ref().map(database_url).transpose()?,
+        database_url: shared_database(config)?,
         lease_time: LeaseTime::Database,
         shards: config.store.shards,
         queue_requests_max: config.store.queue_requests_max,
@@ -32,6 +32,11 @@ pub(super) fn store(config: &Config, directories: &Directories) -> Result<StoreO
         readers: config.store.readers,
         read_timeout: config.store.read_timeout,
     })
+}
+
+/// The database that the host shares with others, if it does.
+pub(super) fn shared_database(config: &Config) -> Result<Option<DatabaseUrl>, StartError> {
+    config.database_url.as_ref().map(database_url).transpose()
 }
 
 fn database_url(url: &Secret) -> Result<DatabaseUrl, StartError> {

@@ -47,7 +47,12 @@ pub(super) struct Answer {
 
 impl Client {
     pub(super) fn new(arguments: &HostArguments) -> Result<Self, Failure> {
-        let authority = match (arguments.admin.scheme_str(), arguments.admin.authority()) {
+        Self::at(&arguments.admin)
+    }
+
+    /// A client of the host with this admin listener.
+    pub(super) fn at(admin: &Uri) -> Result<Self, Failure> {
+        let authority = match (admin.scheme_str(), admin.authority()) {
             (Some("http"), Some(authority)) => authority.clone(),
             (Some(_) | None, _) => {
                 let reason =
@@ -65,6 +70,11 @@ impl Client {
         self.ask(Method::GET, path, Bytes::new()).await
     }
 
+    /// Asks for something that is worth having whatever its status is.
+    pub(super) async fn get_whatever(&self, path: &str) -> Result<Answer, Failure> {
+        Ok(self.exchange(Method::GET, path, Bytes::new()).await?.1)
+    }
+
     /// Has something done that needs no words.
     pub(super) async fn post(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::POST, path, Bytes::new()).await
@@ -77,6 +87,11 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
+        let (status, answer) = self.exchange(method, path, body).await?;
+        if status.is_success() { Ok(answer) } else { Err(refusal(status, &answer.body)) }
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(StatusCode, Answer), Failure> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.authority))
@@ -91,12 +106,12 @@ impl Client {
         }
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Answer), Failure> {
         let response = self.http.request(request).await.map_err(|error| self.unreachable(with_sources(&error)))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
         let body = body.collect().await.map_err(|error| self.unreachable(error))?.to_bytes();
-        if status.is_success() { Ok(Answer { body }) } else { Err(refusal(status, &body)) }
+        Ok((status, Answer { body }))
     }
 
     fn unreachable(&self, reason: impl std::fmt::Display) -> Failure {

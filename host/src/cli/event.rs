@@ -9,7 +9,7 @@ use super::client::{Client, HostArguments};
 use super::exit::Failure;
 use super::message::message_table;
 use super::output::{Table, fields, print, printable_lines};
-use super::work_item::work_item_fields;
+use super::work_item::{replay, work_item_fields};
 use crate::admin::wire;
 use crate::model::ids::EventId;
 use crate::model::names::{Namespace, PackName, RouteName};
@@ -25,6 +25,9 @@ pub(super) enum Verb {
     List(ListArguments),
     /// Show one event: its body, its executions, its messages
     Show(ShowArguments),
+    /// Run an event again: replay the last of its work items, which is done or dead
+    #[command(after_help = "Exit code 4 says that the last one has not ended. See also: forebay work-item replay")]
+    Replay(ShowArguments),
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +67,19 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::List(arguments) => list(arguments).await,
         Verb::Show(arguments) => show(arguments).await,
+        Verb::Replay(arguments) => replay_last(arguments).await,
+    }
+}
+
+async fn replay_last(arguments: ShowArguments) -> Result<(), Failure> {
+    let client = Client::new(&arguments.host)?;
+    let event: wire::EventDetail = client.get(&format!("/api/v1/events/{}", arguments.id)).await?.read()?;
+    match event.work_items.iter().rfind(|item| item.replayed_at.is_none()) {
+        Some(last) => replay(&client, &last.id, arguments.host.json).await,
+        None => {
+            let text = format!("event {} has no work item yet: `forebay doctor` lists such events", arguments.id);
+            Err(Failure::NotFound(text))
+        }
     }
 }
 
@@ -87,12 +103,14 @@ async fn list(arguments: ListArguments) -> Result<(), Failure> {
     let page: wire::List<wire::EventSummary> = answer.read()?;
     let mut table = Table::new(["EVENT", "RECEIVED", "NAMESPACE", "ROUTE", "STATE", "ATTEMPT", "BYTES", "DELIVERY"]);
     for event in &page.items {
+        // What died and was run again is nobody's trouble any more.
+        let replayed = if event.replayed_at.is_some() { ", replayed" } else { "" };
         table.row([
             &event.id,
             &event.received_at,
             &event.namespace,
             &event.route,
-            &event.state,
+            &format!("{}{replayed}", event.state),
             &event.attempt.to_string(),
             &event.body_bytes.to_string(),
             &event.delivery_key,

@@ -10,6 +10,7 @@ pub mod rig;
 
 mod client;
 mod config;
+mod doctor;
 mod event;
 mod exit;
 mod message;
@@ -53,10 +54,10 @@ enum Verb {
     /// Build a connector, or see what one can do
     #[command(subcommand)]
     Pack(pack::Verb),
-    /// Look at what was delivered
+    /// Look at what was delivered, or run it again
     #[command(subcommand)]
     Event(event::Verb),
-    /// Look at executions, or let a lane go on
+    /// Look at executions, let a lane go on, or run one again
     #[command(subcommand)]
     WorkItem(work_item::Verb),
     /// Look at outgoing messages, cancel or move them
@@ -64,8 +65,10 @@ enum Verb {
     Message(message::Verb),
     /// Count what stands in which state
     Stats(stats::Arguments),
-    /// Bring a data directory's schema up to date
+    /// Bring a store's schema up to date, and make work items that events lack
     Migrate(migrate::Arguments),
+    /// Find out what stands in the way of a host
+    Doctor(doctor::Arguments),
     /// Check a configuration, or print the reference
     Config(config::Arguments),
     /// Watch deliveries go through, and survive a kill
@@ -106,6 +109,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Message(verb) => message::run(verb).await,
         Verb::Stats(arguments) => stats::run(arguments).await,
         Verb::Migrate(arguments) => migrate::run(arguments).await,
+        Verb::Doctor(arguments) => doctor::run(arguments).await,
         Verb::Config(arguments) => config::run(arguments),
         Verb::Demo(arguments) => Ok(demo::run(arguments, &Env::system()).await?),
         Verb::Bench(arguments) => Ok(bench::run(arguments, &Env::system()).await?),

@@ -9,6 +9,7 @@ use super::client::refusal;
 use super::exit::Failure;
 use super::message::parse_delay_ms;
 use super::output::{Table, fields, printable_lines};
+use super::rig;
 use super::{Cli, run};
 use crate::app::{App, Config, FlagSetting, Launch, Running, Sources};
 
@@ -33,6 +34,8 @@ fn every_verb_is_understood() {
         &format!("forebay event show {event} --admin http://127.0.0.1:9"),
         &format!("forebay work-item show {work_item}"),
         &format!("forebay work-item skip {work_item}"),
+        &format!("forebay work-item replay {work_item} --json"),
+        &format!("forebay event replay {event} --json"),
         &format!("forebay message list --destination crm --state retry_wait --event {event} --after {id}"),
         &format!("forebay message show {id} --json"),
         &format!("forebay message cancel {id}"),
@@ -40,6 +43,7 @@ fn every_verb_is_understood() {
         &format!("forebay message reschedule {id} --in 90s"),
         "forebay stats --json",
         "forebay migrate --data d --json",
+        "forebay doctor --config f.toml --data d --pack a.fpk --secrets s --admin http://127.0.0.1:9 --json",
         "forebay config --check f.toml",
         "forebay config --reference",
     ] {
@@ -114,6 +118,8 @@ async fn what_a_host_answers_decides_the_exit_code() {
         "event show evt_00000000000000000000000000000000",
         "work-item show wi_00000000000000000000000000000000",
         "work-item skip wi_00000000000000000000000000000000",
+        "work-item replay wi_00000000000000000000000000000000",
+        "event replay evt_00000000000000000000000000000000",
         "message show msg_00000000000000000000000000000000",
         "message cancel msg_00000000000000000000000000000000",
         "message reschedule msg_00000000000000000000000000000000 --in 5s",
@@ -126,6 +132,23 @@ async fn what_a_host_answers_decides_the_exit_code() {
     assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
     let failure = run(parse("forebay stats --admin https://127.0.0.1").unwrap().verb).await.unwrap_err();
     assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn the_doctor_asks_a_running_host_and_fails_where_none_runs() {
+    let data = tempfile::tempdir().unwrap();
+    let running = host(data.path(), &[]).await;
+    while rig::http::get(running.admin_addr(), "/readyz").await.unwrap().status != StatusCode::OK {
+        tokio::task::yield_now().await;
+    }
+    let line = format!("forebay doctor --data {} --admin http://{}", data.path().display(), running.admin_addr());
+    run(parse(&line).unwrap().verb).await.unwrap();
+    run(parse(&format!("{line} --json")).unwrap().verb).await.unwrap();
+    running.shutdown(Duration::from_secs(25)).await.unwrap();
+    match run(parse(&line).unwrap().verb).await.unwrap_err() {
+        Failure::Failed(text) => assert_eq!(text, "one finding is a failure"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]

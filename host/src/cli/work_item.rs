@@ -1,4 +1,5 @@
-//! `forebay work-item`: how far an event's execution is, and letting a lane go on that a dead one holds up.
+//! `forebay work-item`: how far an event's execution is, letting a lane go on that a dead one holds up, and running one
+//! again that has ended.
 
 use clap::{Args, Subcommand};
 
@@ -16,7 +17,17 @@ pub(super) enum Verb {
     /// Let the lane go on that a dead work item holds up (routes whose failed-head policy is `block`)
     #[command(after_help = "Exit code 4 says that the work item is not dead, or holds up no lane.")]
     Skip(Arguments),
+    /// Run a work item again that is done or dead: as one new work item on the same event
+    #[command(after_help = REPLAY_HELP)]
+    Replay(Arguments),
 }
+
+const REPLAY_HELP: &str = "\
+The replay runs on the generation that the work item ran on, at the end of its source's lane. Its
+messages are new ones, with ids of their own. A work item is replayed once: asked again, the answer
+is the replay that it got. That one can be replayed in its turn.
+
+Exit code 4 says that the work item has not ended, or that an older host replayed its event.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -35,11 +46,23 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Skip(Arguments { id, host }) => {
             (Client::new(&host)?.post(&format!("/api/v1/work-items/{id}/skip")).await?, host.json)
         }
+        Verb::Replay(Arguments { id, host }) => return replay(&Client::new(&host)?, &id.to_string(), host.json).await,
     };
     if json {
         return Ok(print(&answer.text())?);
     }
     Ok(print(&work_item_fields(&answer.read()?))?)
+}
+
+/// Has a work item run again, and prints its replay.
+pub(super) async fn replay(client: &Client, id: &str, json: bool) -> Result<(), Failure> {
+    let answer = client.post(&format!("/api/v1/work-items/{id}/replay")).await?;
+    if json {
+        return Ok(print(&answer.text())?);
+    }
+    let replay: wire::Replay = answer.read()?;
+    let outcome = if replay.already { "it was replayed before, as" } else { "it runs again, as" };
+    Ok(print(&format!("{outcome}\n{}", work_item_fields(&replay.work_item)))?)
 }
 
 /// A work item for people.
@@ -62,5 +85,7 @@ pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
         ("last failure", failure.as_deref()),
         ("created", Some(&item.created_at)),
         ("finished", item.finished_at.as_deref()),
+        ("replay of", item.replay_of.as_deref()),
+        ("replayed", item.replayed_at.as_deref()),
     ])
 }

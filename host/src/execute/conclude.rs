@@ -5,9 +5,9 @@ use sha2::{Digest, Sha256};
 use crate::guest::{Due, EmittedMessage};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, cut};
-use crate::model::ids::{EventId, MessageId};
+use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::message::NewMessage;
-use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
+use crate::model::pack::{FailedHeadPolicy, Manifest};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{AfterFailure, ClaimedWorkItem, after_failure};
@@ -48,7 +48,7 @@ pub(super) fn disposition(
     Some(match ended {
         Ended::Ignored { reason } => Disposition::Done { note: Some(cut(reason)), ignored: true, messages: Vec::new() },
         Ended::Ran { note, messages } => {
-            let messages = new_messages(messages, event, now);
+            let messages = new_messages(messages, event, replay_of(item), now);
             Disposition::Done { note: note.map(cut), ignored: false, messages }
         }
         Ended::Failed(failure) => failed(failure, item, failed_head, retry, now),
@@ -76,11 +76,21 @@ pub(super) fn failed_head(manifest: &Manifest, event: &Event) -> Option<FailedHe
     manifest.routes.iter().find(|route| route.path == event.route).map(|route| route.failed_head)
 }
 
-fn new_messages(emitted: Vec<EmittedMessage>, event: &Event, now: Timestamp) -> Vec<NewMessage> {
+/// What tells a replay's messages from those that the event brought before.
+fn replay_of(item: &ClaimedWorkItem) -> Option<WorkItemId> {
+    item.replay.then_some(item.id)
+}
+
+fn new_messages(
+    emitted: Vec<EmittedMessage>,
+    event: &Event,
+    replay: Option<WorkItemId>,
+    now: Timestamp,
+) -> Vec<NewMessage> {
     let with_position = (0_u32..).zip(emitted);
     with_position
         .map(|(position, message)| NewMessage {
-            id: message_id(event.id, event.generation, position, event.received_at),
+            id: message_id(event, replay, position),
             destination: message.destination,
             body: message.body,
             content_type: message.content_type,
@@ -97,16 +107,19 @@ fn new_messages(emitted: Vec<EmittedMessage>, event: &Event, now: Timestamp) -> 
         .collect()
 }
 
-/// The id of the message that `event` emits in this place, the same on every run: receivers tell duplicates by it.
-fn message_id(event: EventId, generation: GenerationNumber, position: u32, received_at: Timestamp) -> MessageId {
-    let digest = Sha256::new()
-        .chain_update(event.as_bytes())
-        .chain_update(generation.0.to_be_bytes())
-        .chain_update(position.to_be_bytes())
-        .finalize();
+/// The id of the message that `event` emits in this place, the same on every run: receivers tell duplicates by it. A
+/// replay is meant to emit again, so its messages are others than its parent's, and the same on every run of its own.
+fn message_id(event: &Event, replay: Option<WorkItemId>, position: u32) -> MessageId {
+    let mut digest = Sha256::new()
+        .chain_update(event.id.as_bytes())
+        .chain_update(event.generation.0.to_be_bytes())
+        .chain_update(position.to_be_bytes());
+    if let Some(replay) = replay {
+        digest.update(replay.as_bytes());
+    }
     let mut entropy = [0; 10];
-    entropy.copy_from_slice(&digest[..10]);
-    MessageId::new(received_at, entropy)
+    entropy.copy_from_slice(&digest.finalize()[..10]);
+    MessageId::new(event.received_at, entropy)
 }
 
 #[cfg(test)]
@@ -115,6 +128,8 @@ mod tests {
 
     use super::*;
     use crate::model::event::Header;
+    use crate::model::ids::EventId;
+    use crate::model::pack::GenerationNumber;
 
     const RECEIVED: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -153,7 +168,7 @@ mod tests {
     #[test]
     fn a_second_run_makes_messages_with_the_same_ids_and_no_two_share_one() {
         let emitted = || vec![emit(Due::Now), emit(Due::Now)];
-        let ids = |event: &Event, now| new_messages(emitted(), event, now).into_iter().map(|new| new.id);
+        let ids = |event: &Event, now| new_messages(emitted(), event, None, now).into_iter().map(|new| new.id);
         let first: Vec<_> = ids(&event(1), RECEIVED).collect();
         let again: Vec<_> = ids(&event(1), RECEIVED + std::time::Duration::from_secs(60)).collect();
         assert_eq!(first, again);
@@ -161,12 +176,27 @@ mod tests {
         assert!(ids(&event(2), RECEIVED).all(|id| !first.contains(&id)));
     }
 
+    // RPL-1
+    #[test]
+    fn a_replay_emits_again_and_the_same_on_each_of_its_runs() {
+        let emitted = || vec![emit(Due::Now), emit(Due::Now)];
+        let ids = |replay: Option<u8>| -> Vec<MessageId> {
+            let replay = replay.map(|id| WorkItemId::from_bytes([id; 16]));
+            new_messages(emitted(), &event(1), replay, RECEIVED).into_iter().map(|new| new.id).collect()
+        };
+        let (first, child, grandchild) = (ids(None), ids(Some(2)), ids(Some(3)));
+        assert_eq!(child, ids(Some(2)));
+        assert!(child.iter().all(|id| !first.contains(id) && !grandchild.contains(id)));
+        assert!(grandchild.iter().all(|id| !first.contains(id)));
+    }
+
     #[test]
     fn due_times_count_from_the_finish() {
         let now = RECEIVED + std::time::Duration::from_secs(5);
         let hour = std::time::Duration::from_secs(3_600);
         let at = Timestamp::from_millis(42);
-        let messages = new_messages(vec![emit(Due::Now), emit(Due::After(hour)), emit(Due::At(at))], &event(1), now);
+        let messages =
+            new_messages(vec![emit(Due::Now), emit(Due::After(hour)), emit(Due::At(at))], &event(1), None, now);
         assert_eq!(messages.iter().map(|new| new.due_at).collect::<Vec<_>>(), [now, now + hour, at]);
     }
 }

@@ -102,7 +102,7 @@ impl Harness {
 
     /// A second connection to the database, behind the store's back.
     pub(crate) async fn tampering(&self) -> Tampering {
-        Tampering::in_directory(self.directory()).await
+        Tampering::in_directory(&self.directory().join("data")).await
     }
 
     /// Installs another generation: what is enqueued and loaded from here on is of it.

@@ -115,6 +115,8 @@ pub struct ClaimedWorkItem {
     pub failures: u32,
     /// Whether it was taken over from a claimant whose lease ran out.
     pub reclaimed: bool,
+    /// Whether it replays another one: what it emits is emitted again.
+    pub replay: bool,
 }
 
 /// What becomes of a failed execution.

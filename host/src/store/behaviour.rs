@@ -15,8 +15,8 @@ use super::connection::Connection;
 use super::dialect::Engine;
 use super::stored::values;
 
-/// As long as nothing is known yet.
-const UNPROVED: Engine = Engine::MySql { shares_locks: false };
+/// As long as nothing is known yet: exclusive locks are right anywhere.
+pub(super) const UNPROVED: Engine = Engine::MySql { shares_locks: false };
 
 /// Two sessions that watch each other over one row of `sequence`.
 struct Watch<'c> {

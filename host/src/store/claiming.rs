@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
+use super::replay;
 use super::statement::Statement;
 use super::stored::{Values, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
@@ -200,6 +201,7 @@ impl Candidate {
             attempt: self.attempt + 1,
             failures: self.failures,
             reclaimed: self.state == WorkState::Processing,
+            replay: replay::is_replay(self.ordinal),
         }
     }
 }

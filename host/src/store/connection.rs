@@ -58,6 +58,17 @@ impl Connection<'_> {
         }
     }
 
+    /// The same connection, for a transaction that begins and ends with it.
+    pub(super) fn reborrow(&mut self) -> Connection<'_> {
+        match self {
+            Connection::Sqlite { connection, deferred } => {
+                assert!(deferred.text.is_empty(), "no transaction is under way");
+                Connection::sqlite(connection)
+            }
+            Connection::MySql { connection, engine } => Connection::MySql { connection, engine: *engine },
+        }
+    }
+
     /// Begins a transaction: on SQLite as the one that will write.
     pub(super) async fn begin(&mut self) -> Result<(), sqlx::Error> {
         self.run(self.engine().pick("BEGIN IMMEDIATE", "START TRANSACTION")).await

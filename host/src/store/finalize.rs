@@ -267,21 +267,26 @@ pub(super) async fn skip_dead(unit: &mut Unit<'_>, ids: Vec<WorkItemId>) -> Resu
     }
     let mut rows = load(unit, ids.clone()).await?;
     let mut answers = Vec::with_capacity(ids.len());
-    let (mut skipped, mut left) = (Vec::new(), Vec::new());
+    let mut holders = Vec::new();
     for id in ids {
         let dead = rows.remove(&id).filter(|row| row.state == WorkState::Dead);
         let held = dead.and_then(|row| row.lane_id.map(|lane_id| (row.ordinal, lane_id)));
         answers.push(Ok(held.is_some()));
-        skipped.extend(held.map(|(ordinal, _)| ordinal));
-        left.extend(held.map(|(_, lane_id)| lane_id));
+        holders.extend(held);
     }
+    leave_lanes(unit, holders).await?;
+    Ok(answers)
+}
+
+/// Takes dead WorkItems out of the lanes that they hold up: each with its ordinal and its lane.
+pub(super) async fn leave_lanes(unit: &mut Unit<'_>, holders: Vec<(i64, i64)>) -> Result<(), sqlx::Error> {
+    let (ordinals, lanes): (Vec<i64>, Vec<i64>) = holders.into_iter().unzip();
     LEAVE_LANE
-        .execute(&mut unit.connection, skipped, |values, ordinal| {
+        .execute(&mut unit.connection, ordinals, |values, ordinal| {
             values.push(ordinal);
         })
         .await?;
-    lane::advance(unit, left).await?;
-    Ok(answers)
+    lane::advance(unit, lanes).await
 }
 
 async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, Row>, sqlx::Error> {

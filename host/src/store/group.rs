@@ -11,6 +11,7 @@ use super::finish::{Finish, Finished};
 use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
 use super::outbox::{self, Emitted};
 use super::packs::{Installation, Installed};
+use super::replay::{self, Replay, Replayed};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
 use super::transitions::{self, Book, Cancel, Owned, Reschedule};
 use super::unit::Unit;
@@ -35,6 +36,7 @@ pub(super) enum Control {
     Finish(Finish, Reply<Finished>),
     Renew(Renewal, Reply<Vec<WorkItemId>>),
     SkipDead(WorkItemId, Reply<bool>),
+    Replay(Replay, Reply<Replayed>),
     Claim(ClaimRequest, Reply<Vec<ClaimedWorkItem>>),
     Admit(Owned<AdmissionRequest>, Reply<Vec<Admission>>),
     Record(Owned<OutcomeRecord>, Reply<Vec<bool>>),
@@ -63,6 +65,7 @@ impl Control {
             Control::Record(request, _) => request.items.len(),
             Control::EnsureNamespaces(names, _, _) => names.len(),
             Control::SkipDead(..)
+            | Control::Replay(..)
             | Control::Cancel(..)
             | Control::Reschedule(..)
             | Control::Shard(..)
@@ -142,6 +145,7 @@ pub(super) struct Group {
     finishes: Batch<Finish, Finished>,
     renewals: Batch<Renewal, Vec<WorkItemId>>,
     skips: Batch<WorkItemId, bool>,
+    replays: Batch<Replay, Replayed>,
     outcomes: Batch<Owned<OutcomeRecord>, Vec<bool>>,
     cancels: Batch<Cancel, Cancelled>,
     reschedules: Batch<Reschedule, Rescheduled>,
@@ -174,6 +178,7 @@ impl Group {
             }
             Control::Renew(renewal, reply) => self.renewals.push(renewal, reply),
             Control::SkipDead(id, reply) => self.skips.push(id, reply),
+            Control::Replay(request, reply) => self.replays.push(request, reply),
             Control::Claim(request, reply) => self.claims.push(request, reply),
             Control::Admit(request, reply) => self.admissions.push(request, reply),
             Control::Record(request, reply) => self.outcomes.push(request, reply),
@@ -214,6 +219,7 @@ impl Group {
         self.finishes.answers = finished;
         self.renewals.answers = finalize::renew(unit, self.renewals.requests(afterwards)).await?;
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
+        self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
@@ -284,6 +290,7 @@ impl Group {
         self.finishes.settle(outcome);
         self.renewals.settle(outcome);
         self.skips.settle(outcome);
+        self.replays.settle(outcome);
         self.outcomes.settle(outcome);
         self.cancels.settle(outcome);
         self.reschedules.settle(outcome);

@@ -24,6 +24,9 @@ pub const PAGE_ROWS_MAX: u32 = 1_000;
 /// The messages of one event that its detail shows; `list_messages` has them all.
 const EVENT_MESSAGES_MAX: u32 = PAGE_ROWS_MAX;
 
+/// The replays of one event that its detail shows.
+const EVENT_REPLAYS_MAX: u32 = PAGE_ROWS_MAX;
+
 /// One page of a listing, newest first.
 #[derive(Debug, Clone)]
 pub struct PageRequest<Id> {
@@ -51,7 +54,8 @@ pub struct EventFilter {
     pub pack: Option<PackName>,
     /// Of this route.
     pub route: Option<RouteName>,
-    /// Whose WorkItem stands in this state.
+    /// Whose WorkItem, the one that its delivery brought, stands in this state. `Dead` is about the last replay instead: an
+    /// event is found as long as nobody ran again what died.
     pub state: Option<WorkState>,
 }
 
@@ -78,6 +82,8 @@ pub struct EventSummary {
     pub state: WorkState,
     /// How often it was claimed.
     pub attempt: u32,
+    /// When that WorkItem was replayed.
+    pub replayed_at: Option<Timestamp>,
 }
 
 /// An event with what became of it.
@@ -85,7 +91,7 @@ pub struct EventSummary {
 pub struct EventDetail {
     /// The Event.
     pub event: Event,
-    /// Its WorkItems.
+    /// Its WorkItems, in the order in which they were made; of replays the first 1,000.
     pub work_items: Vec<WorkItemDetail>,
     /// What its flows emitted, in order; the first 1,000.
     pub messages: Vec<MessageSummary>,
@@ -128,6 +134,10 @@ pub struct WorkItemDetail {
     pub finished_at: Option<Timestamp>,
     /// The source key of its lane.
     pub source_key: Option<String>,
+    /// The WorkItem that it replays.
+    pub replay_of: Option<WorkItemId>,
+    /// When it was replayed itself.
+    pub replayed_at: Option<Timestamp>,
 }
 
 /// Which messages to list.
@@ -181,9 +191,12 @@ impl Store {
         // Messages are stored together with the end of their execution: read after it, they are complete.
         let id = id.as_bytes().as_slice();
         let text = in_order(connection.engine(), WORK_ITEMS_OF_EVENT);
-        let work_items = connection.fetch_all(constant(text), values![id]).await?;
+        let mut work_items = connection.fetch_all(constant(text), values![id]).await?;
+        let text = in_order(connection.engine(), REPLAYS_OF_EVENT);
+        work_items.extend(connection.fetch_all(constant(text), values![id, EVENT_REPLAYS_MAX]).await?);
         let messages = connection.fetch_all(MESSAGES_OF_EVENT, values![id, EVENT_MESSAGES_MAX]).await?;
-        let work_items = work_items.iter().map(work_item).collect::<Result<_, _>>()?;
+        let mut work_items = work_items.iter().map(work_item).collect::<Result<Vec<_>, _>>()?;
+        work_items.sort_by_key(|item| (item.created_at, item.replay_of.is_some(), item.id));
         let messages = messages.iter().map(summary).collect::<Result<_, _>>()?;
         Ok(Some(EventDetail { event, work_items, messages }))
     }
@@ -214,21 +227,26 @@ macro_rules! work_item_query {
             "SELECT work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, work_item.pack, \
              work_item.generation, work_item.state, work_item.attempt, work_item.failures, work_item.run_after, \
              work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
-             work_item.created_at, work_item.finished_at, event.source_key \
+             work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at \
              FROM ",
             $predicate
         )
     };
 }
 
-/// An Event's WorkItems are a range of ordinals.
+/// The WorkItems that an Event's delivery brought are a range of ordinals.
 const WORK_ITEMS_OF_EVENT: &str = work_item_query!(
     "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
      WHERE event.id = ?"
 );
 
+const REPLAYS_OF_EVENT: &str = work_item_query!(
+    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal WHERE event.id = ? \
+     ORDER BY work_item.ordinal DESC LIMIT ?"
+);
+
 const WORK_ITEM: &str =
-    work_item_query!("work_item CROSS JOIN event ON event.ordinal = work_item.ordinal >> 4 WHERE work_item.id = ?");
+    work_item_query!("work_item CROSS JOIN event ON event.id = work_item.event_id WHERE work_item.id = ?");
 
 const MESSAGES_OF_EVENT: &str = concat!(
     "SELECT ",
@@ -264,6 +282,8 @@ fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
         created_at: row.time(15)?,
         finished_at: row.optional_time(16)?,
         source_key: row.value(17)?,
+        replay_of: row.optional_bytes_16(18)?.map(WorkItemId::from_bytes),
+        replayed_at: row.optional_time(19)?,
     })
 }
 

@@ -48,6 +48,7 @@ impl Store {
                     body_bytes: row.unsigned(7)?,
                     state: row.work_state(8)?,
                     attempt: row.unsigned_32(9)?,
+                    replayed_at: row.optional_time(10)?,
                 })
             })
             .collect::<Result<Vec<_>, sqlx::Error>>()?;
@@ -162,7 +163,8 @@ fn floor(before: i64, indexed: bool) -> i64 {
 macro_rules! event_columns {
     () => {
         "SELECT event.id, event.namespace, receipt.pack, event.route, event.delivery_key, event.source_key, \
-         receipt.received_at, length(event.body), coalesce(work_item.state, 0), coalesce(work_item.attempt, 0) FROM "
+         receipt.received_at, length(event.body), coalesce(work_item.state, 0), coalesce(work_item.attempt, 0), \
+         work_item.replayed_at FROM "
     };
 }
 
@@ -173,12 +175,12 @@ const EVENTS: &str = concat!(
      LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE event.ordinal < ? AND event.ordinal >= ?"
 );
 
-/// By dead WorkItem, of which there are few beside all the others.
+/// By dead WorkItem that nobody ran again, of which there are few beside all the others.
 const DEAD_EVENTS: &str = concat!(
     event_columns!(),
-    "work_item CROSS JOIN event ON event.ordinal = work_item.ordinal >> 4 \
+    "work_item CROSS JOIN event ON event.ordinal = work_item.dead_event \
      CROSS JOIN receipt ON receipt.ordinal = event.receipt \
-     WHERE work_item.state = 5 AND work_item.ordinal < ? * 16 AND work_item.ordinal >= ? * 16"
+     WHERE work_item.dead_event < ? AND work_item.dead_event >= ?"
 );
 
 fn event_query(filter: &EventFilter, before: i64, limit: u32) -> (Listing, i64) {
@@ -202,7 +204,8 @@ fn event_query(filter: &EventFilter, before: i64, limit: u32) -> (Listing, i64) 
     if let Some(state) = filter.state.filter(|_| !dead) {
         query.text(" AND work_item.state = ?").push(work_state_code(state));
     }
-    let order = if dead { " ORDER BY work_item.ordinal DESC LIMIT ?" } else { " ORDER BY event.ordinal DESC LIMIT ?" };
+    let order =
+        if dead { " ORDER BY work_item.dead_event DESC LIMIT ?" } else { " ORDER BY event.ordinal DESC LIMIT ?" };
     query.text(order).push(limit);
     (query, floor)
 }

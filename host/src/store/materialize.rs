@@ -32,11 +32,11 @@ use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
 /// The type of the WorkItems that deliveries bring.
-const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
+pub(super) const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
 
 /// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. The statements here and in
 /// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
-const WORK_TYPES_PER_EVENT: i64 = 16;
+pub(super) const WORK_TYPES_PER_EVENT: i64 = 16;
 
 static NAMESPACES: Statement = Statement::lock(
     "(name)",
@@ -78,8 +78,8 @@ static INSERT_EVENTS: Statement = Statement::insert(
 
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, lane_ordinal, \
-     run_after, created_at, epoch, attempt, failures, ignored)",
-    17,
+     run_after, created_at, epoch, attempt, failures, ignored, replay_of, replay_event)",
+    19,
     Conflict::Fail,
 );
 
@@ -131,16 +131,17 @@ struct PlannedEvent {
     event: NewEvent,
 }
 
-/// A WorkItem to be stored.
-struct PlannedWorkItem {
-    ordinal: i64,
-    id: WorkItemId,
-    event_id: EventId,
-    namespace: Namespace,
-    pack: PackName,
-    generation: GenerationNumber,
-    source_key: Option<String>,
-    created_at: Timestamp,
+/// A WorkItem to be stored, at the end of its lane.
+pub(super) struct PlannedWorkItem {
+    pub(super) ordinal: i64,
+    pub(super) id: WorkItemId,
+    pub(super) event_id: EventId,
+    pub(super) namespace: Namespace,
+    pub(super) scope: Scope,
+    pub(super) source_key: Option<String>,
+    pub(super) created_at: Timestamp,
+    /// The WorkItem that it replays, and the ordinal of its Event.
+    pub(super) replays: Option<(WorkItemId, i64)>,
 }
 
 /// What a group of deliveries comes to.
@@ -161,7 +162,7 @@ pub(super) async fn apply(unit: &mut Unit<'_>, deliveries: Vec<Delivery>) -> Res
     let mut plan = Plan { known, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
     let mut answers = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
-        answers.push(match authority.check(&delivery) {
+        answers.push(match authority.check(&delivery.namespace, &delivery.pack, delivery.generation) {
             Ok(()) => Ok(plan.add(unit, delivery)),
             Err(refusal) => Err(refusal),
         });
@@ -246,10 +247,10 @@ impl Plan {
                 id: work_item_id,
                 event_id: known.id,
                 namespace: delivery.namespace.clone(),
-                pack: known.pack.clone(),
-                generation: known.generation,
+                scope: Scope { pack: known.pack.clone(), work_type: WORK_TYPE, generation: known.generation },
                 source_key: known.source_key.clone(),
                 created_at: delivery.received_at,
+                replays: None,
             });
         }
         (known.id, known.receipt_id)
@@ -282,7 +283,8 @@ impl Plan {
     }
 }
 
-async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> Result<(), sqlx::Error> {
+/// Stores WorkItems, each in its lane's next place.
+pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> Result<(), sqlx::Error> {
     let keys: HashSet<LaneKey> = items.iter().filter_map(PlannedWorkItem::lane).collect();
     let mut lanes = Lanes::load(unit, keys.into_iter().collect()).await?;
     let mut placed = Vec::with_capacity(items.len());
@@ -294,8 +296,7 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
                 Place { lane_id: None, ordinal, state: WorkState::Ready }
             }
         };
-        let scope = Scope { pack: item.pack.clone(), work_type: WORK_TYPE, generation: item.generation };
-        unit.count_work_items(&scope, None, place.state, 1);
+        unit.count_work_items(&item.scope, None, place.state, 1);
         unit.work_changed |= place.state == WorkState::Ready;
         placed.push((item, place));
     }
@@ -303,10 +304,13 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
     INSERT_WORK_ITEMS
         .write(&mut unit.connection, placed, |values, (item, place)| {
             values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
-            values.push(work_type_code(WORK_TYPE)).push(item.namespace.as_str()).push(item.pack.as_str());
-            values.push(i64::from(item.generation.0)).push(work_state_code(place.state)).push(place.ordinal);
+            let Scope { pack, work_type, generation } = item.scope;
+            values.push(work_type_code(work_type)).push(item.namespace.as_str()).push(pack.as_str());
+            values.push(i64::from(generation.0)).push(work_state_code(place.state)).push(place.ordinal);
             values.push(place.lane_id).push(place.ordinal).time(item.created_at).time(item.created_at);
             values.push(0_u32).push(0_u32).push(0_u32).push(false);
+            let (parent, event) = item.replays.unzip();
+            values.optional_id(parent.as_ref().map(WorkItemId::as_bytes)).push(event);
         })
         .await?;
     Ok(())
@@ -315,11 +319,11 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
 impl PlannedWorkItem {
     fn lane(&self) -> Option<LaneKey> {
         let source_key = self.source_key.clone()?;
-        Some(LaneKey { namespace: self.namespace.clone(), pack: self.pack.clone(), source_key })
+        Some(LaneKey { namespace: self.namespace.clone(), pack: self.scope.pack.clone(), source_key })
     }
 }
 
-/// Namespaces and generations that are known to exist; they never cease to.
+/// Namespaces and generations that are known to exist; they never cease to. They are held until the transaction ends.
 ///
 /// The only writer of an embedded database keeps them from one transaction to the next. Where others write too, their rows
 /// are read, and held, every time.
@@ -334,16 +338,23 @@ impl Authority {
     async fn of(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
         let kept = std::mem::take(&mut unit.authority);
         let mut authority = if unit.connection.engine() == Engine::Sqlite { kept } else { Self::default() };
-        if deliveries.iter().any(|delivery| authority.check(delivery).is_err()) {
-            authority.load(unit, deliveries).await?;
+        let unknown =
+            |delivery: &Delivery| authority.check(&delivery.namespace, &delivery.pack, delivery.generation).is_err();
+        if deliveries.iter().any(unknown) {
+            let namespaces = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
+            let generations = deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
+            let found = Self::load(unit, namespaces, generations).await?;
+            authority.namespaces.extend(found.namespaces);
+            authority.generations.extend(found.generations);
         }
         Ok(authority)
     }
 
-    async fn load(&mut self, unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(), sqlx::Error> {
-        let namespaces: HashSet<_> = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
-        let generations: HashSet<_> =
-            deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
+    pub(super) async fn load(
+        unit: &mut Unit<'_>,
+        namespaces: HashSet<Namespace>,
+        generations: HashSet<(PackName, GenerationNumber)>,
+    ) -> Result<Self, sqlx::Error> {
         let namespaces = NAMESPACES
             .fetch(
                 &mut unit.connection,
@@ -364,17 +375,19 @@ impl Authority {
                 |row| Ok((row.name(0)?, GenerationNumber(row.unsigned_32(1)?))),
             )
             .await?;
-        self.namespaces.extend(namespaces);
-        self.generations.extend(generations);
-        Ok(())
+        Ok(Self { namespaces: namespaces.into_iter().collect(), generations: generations.into_iter().collect() })
     }
 
-    fn check(&self, delivery: &Delivery) -> Result<(), StoreError> {
-        if !self.namespaces.contains(&delivery.namespace) {
-            return Err(StoreError::Refused(format!("there is no namespace `{}`", delivery.namespace)));
+    pub(super) fn check(
+        &self,
+        namespace: &Namespace,
+        pack: &PackName,
+        generation: GenerationNumber,
+    ) -> Result<(), StoreError> {
+        if !self.namespaces.contains(namespace) {
+            return Err(StoreError::Refused(format!("there is no namespace `{namespace}`")));
         }
-        if !self.generations.contains(&(delivery.pack.clone(), delivery.generation)) {
-            let (pack, generation) = (&delivery.pack, delivery.generation);
+        if !self.generations.contains(&(pack.clone(), generation)) {
             return Err(StoreError::Refused(format!("pack `{pack}` has no generation {generation}")));
         }
         Ok(())

@@ -18,11 +18,14 @@ mod finish;
 mod inspect;
 mod messages;
 mod packs;
+mod replay;
 mod shards;
 mod stats;
 
 mod behaviour;
 mod checkpoint;
+mod coverage;
+mod examine;
 mod file;
 mod group;
 mod link;
@@ -55,8 +58,10 @@ pub(crate) mod testing;
 mod tests;
 
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
+pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
+pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
 pub use finish::{Disposition, Finish, Finished};
 pub use inspect::{
     EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
@@ -65,6 +70,7 @@ pub use inspect::{
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
 pub use packs::{Generation, Installed};
+pub use replay::Replayed;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease};
@@ -117,7 +123,10 @@ pub enum LeaseTime {
 }
 
 /// What a server must take in one packet: the largest event of the default configuration, and what goes with it.
-const PACKET_BYTES_MIN: u64 = 32 * 1024 * 1024;
+pub const PACKET_BYTES_MIN: u64 = 32 * 1024 * 1024;
+
+/// What it better takes: groups of events come in one packet too.
+pub const PACKET_BYTES_ADVISED: u64 = 64 * 1024 * 1024;
 
 /// A handle to the store; clones share it. When the last one is dropped, what is queued is still done, and the store
 /// closes.

@@ -1,6 +1,7 @@
 //! The files of the store: the directory's lock, the connections' settings, and the schema's version.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const DATABASE_FILE: &str = "forebay.sqlite";
 
 /// The lock, in the data directory. A file of its own: closing any handle to the database file would drop SQLite's locks.
 const LOCK_FILE: &str = "forebay.lock";
+
+/// Of a data directory that is made: readable and writable by the host's user only.
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// What the first migration writes into the file's header: "Fbay".
 const APPLICATION_ID: i64 = 0x4662_6179;
@@ -74,18 +78,26 @@ pub(super) struct Directory {
 
 impl Directory {
     pub(super) fn lock(path: &Path) -> Result<Self, StoreError> {
+        Self::try_lock(path)?.ok_or_else(|| {
+            StoreError::Unusable(format!(
+                "another process uses the data directory {}: stop it first, or choose another directory",
+                path.display()
+            ))
+        })
+    }
+
+    /// Locks the directory, unless another process has it.
+    pub(super) fn try_lock(path: &Path) -> Result<Option<Self>, StoreError> {
         let unusable = |error: std::io::Error| {
             StoreError::Unusable(format!("the data directory {} cannot be used: {error}", path.display()))
         };
-        std::fs::create_dir_all(path).map_err(unusable)?;
+        // What it holds belongs to the host's user alone.
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(unusable)?;
         let file = path.join(LOCK_FILE);
         let lock = File::options().create(true).truncate(false).write(true).open(&file).map_err(unusable)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(StoreError::Unusable(format!(
-                "another process uses the data directory {}: stop it first, or choose another directory",
-                path.display()
-            ))),
+            Ok(()) => Ok(Some(Self { path: path.to_owned(), _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(unusable(error)),
         }
     }
@@ -95,7 +107,7 @@ impl Directory {
     }
 
     /// Connects to the database, and creates an empty one if there is none.
-    async fn create(&self) -> Result<SqliteConnection, StoreError> {
+    pub(super) async fn create(&self) -> Result<SqliteConnection, StoreError> {
         let path = self.database();
         let connected = writer_options(&path).create_if_missing(true).connect().await;
         connected.map_err(|error| unhealthy(&path, &error))
@@ -192,8 +204,30 @@ async fn version(connection: &mut SqliteConnection) -> Result<Version, sqlx::Err
 }
 
 async fn bring_up_to_date(connection: &mut SqliteConnection, path: &Path) -> Result<MigrationReport, StoreError> {
-    let damaged = |error: sqlx::Error| unhealthy(path, &error);
-    let from = match version(connection).await.map_err(damaged)? {
+    let report = outstanding(connection, path).await?;
+    quick_check(connection, path).await?;
+    MIGRATOR.run(&mut *connection).await.map_err(|error| unhealthy(path, &error))?;
+    Ok(report)
+}
+
+/// Connects to the database if there is one, and says what bringing it up to date would do. Changes nothing, and checks a
+/// small one whole.
+pub(super) async fn examine(directory: &Directory) -> Result<Option<(SqliteConnection, MigrationReport)>, StoreError> {
+    let path = directory.database();
+    if !path.exists() {
+        return Ok(None);
+    }
+    // Without the writer's settings: a file of another program is left as it is.
+    let connected = options(&path).create_if_missing(false).connect().await;
+    let mut connection = connected.map_err(|error| unhealthy(&path, &error))?;
+    let report = outstanding(&mut connection, &path).await?;
+    quick_check(&mut connection, &path).await?;
+    Ok(Some((connection, report)))
+}
+
+/// What bringing a database up to date will do. Refuses one of another program, and one of a newer binary.
+async fn outstanding(connection: &mut SqliteConnection, path: &Path) -> Result<MigrationReport, StoreError> {
+    let from = match version(connection).await.map_err(|error| unhealthy(path, &error))? {
         Version::New => 0,
         Version::Of(version) => version,
         Version::Foreign => {
@@ -203,10 +237,7 @@ async fn bring_up_to_date(connection: &mut SqliteConnection, path: &Path) -> Res
             )));
         }
     };
-    let report = report(&MIGRATOR, from, &path.display())?;
-    quick_check(connection, path).await?;
-    MIGRATOR.run(&mut *connection).await.map_err(|error| unhealthy(path, &error))?;
-    Ok(report)
+    report(&MIGRATOR, from, &path.display())
 }
 
 /// What bringing `database` up to date from version `from` will do. Refuses a schema of a newer binary.

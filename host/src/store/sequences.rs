@@ -12,7 +12,7 @@ use crate::model::time::Timestamp;
 const BLOCK: i64 = 16_384;
 
 /// The tables whose rows are numbered, as the table `sequence` names them.
-const NAMES: [&str; 4] = ["receipt", "event", "lane", "message"];
+const NAMES: [&str; 5] = ["receipt", "event", "lane", "message", "replay"];
 
 /// Numbers to hand out.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +21,7 @@ pub(super) struct Sequences {
     event: Range,
     lane: Range,
     message: Range,
+    replay: Range,
     turn: i64,
 }
 
@@ -50,19 +51,27 @@ impl Sequences {
 
     async fn after_the_last(connection: &mut Connection<'_>) -> Result<Self, sqlx::Error> {
         let text = "SELECT (SELECT max(ordinal) FROM receipt), (SELECT max(ordinal) FROM event), \
-                    (SELECT max(id) FROM lane), (SELECT max(ordinal) FROM message)";
+                    (SELECT max(id) FROM lane), (SELECT max(ordinal) FROM message), \
+                    (SELECT max(0, (15 - min(ordinal)) / 16) FROM work_item)";
         let row = connection.fetch_one(text, values![]).await?;
         let range = |index| {
             let last = row.value::<Option<i64>>(index)?.unwrap_or(0);
             Ok::<_, sqlx::Error>(Range { last, end: i64::MAX })
         };
-        Ok(Self { receipt: range(0)?, event: range(1)?, lane: range(2)?, message: range(3)?, turn: 0 })
+        Ok(Self {
+            receipt: range(0)?,
+            event: range(1)?,
+            lane: range(2)?,
+            message: range(3)?,
+            replay: range(4)?,
+            turn: 0,
+        })
     }
 
     /// Takes new blocks from a shared database where fewer than `rows` numbers are left, in a transaction of its own.
     pub(super) async fn stock(&mut self, connection: &mut Connection<'_>, rows: usize) -> Result<(), sqlx::Error> {
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
-        let ranges = [&mut self.receipt, &mut self.event, &mut self.lane, &mut self.message];
+        let ranges = [&mut self.receipt, &mut self.event, &mut self.lane, &mut self.message, &mut self.replay];
         for (name, range) in NAMES.into_iter().zip(ranges) {
             if range.end - range.last >= rows {
                 continue;
@@ -93,6 +102,11 @@ impl Sequences {
 
     pub(super) fn message(&mut self) -> i64 {
         self.message.next()
+    }
+
+    /// The number of a replay: what its WorkItem's ordinal is made of (`replay`).
+    pub(super) fn replay(&mut self) -> i64 {
+        self.replay.next()
     }
 
     /// A place in the line of claims, behind `last`: the time in microseconds, and in any case behind every place that

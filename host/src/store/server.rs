@@ -11,12 +11,16 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{ConnectOptions, Connection as _};
 use tokio::time::timeout;
 
+use super::behaviour::{self, UNPROVED};
 use super::connection::Connection;
+use super::coverage::{self, CoverageRepair};
 use super::dialect::{Conflict, Engine};
+use super::examine::{self, Behaviour, Examination, ServerFacts};
 use super::schema::{MigrationReport, report};
 use super::statement::Statement;
 use super::stored::values;
-use super::{StoreError, behaviour};
+use super::{LeaseTime, StoreError, link};
+use crate::env::Env;
 
 /// How long a server may take to answer a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -136,13 +140,14 @@ fn unreachable(error: &sqlx::Error) -> StoreError {
 }
 
 async fn bring_up_to_date(connection: &mut MySqlConnection) -> Result<MigrationReport, StoreError> {
-    let unusable = |error: &dyn std::fmt::Display| {
-        StoreError::Unusable(format!(
-            "the schema of the database cannot be brought up to date ({error}): give it a database of its own, whose user \
-             may create tables"
-        ))
-    };
-    let mut session = Connection::MySql { connection, engine: Engine::MySql { shares_locks: false } };
+    let report = outstanding(connection).await?;
+    MIGRATOR.run(&mut *connection).await.map_err(|error| unusable(&error))?;
+    Ok(report)
+}
+
+/// What bringing a database up to date will do. Refuses one of another program, and one of a newer binary.
+async fn outstanding(connection: &mut MySqlConnection) -> Result<MigrationReport, StoreError> {
+    let mut session = Connection::MySql { connection, engine: UNPROVED };
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()";
     let rows = session.fetch_all(tables, values![]).await.map_err(|error| unusable(&error))?;
     let names = rows.iter().map(|row| row.value(0)).collect::<Result<Vec<String>, sqlx::Error>>();
@@ -156,9 +161,57 @@ async fn bring_up_to_date(connection: &mut MySqlConnection) -> Result<MigrationR
     } else {
         return Err(unusable(&"it holds tables of another program"));
     };
-    let report = report(&MIGRATOR, version, &"the database")?;
-    MIGRATOR.run(&mut *connection).await.map_err(|error| unusable(&error))?;
-    Ok(report)
+    report(&MIGRATOR, version, &"the database")
+}
+
+fn unusable(error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unusable(format!(
+        "the schema of the database cannot be brought up to date ({error}): give it a database of its own, whose user \
+         may create tables"
+    ))
+}
+
+/// Looks at a server and its database.
+pub(super) async fn examine(url: &DatabaseUrl, env: &Env) -> Result<Examination, StoreError> {
+    let mut connection = connect(&url.0).await.map_err(|error| unreachable(&error))?;
+    let schema = outstanding(&mut connection).await?;
+    let mut server = facts(&mut Connection::MySql { connection: &mut connection, engine: UNPROVED }, env).await?;
+    if schema.from > 0 {
+        let mut second = connect(&url.0).await.map_err(|error| unreachable(&error))?;
+        // The packet is a finding of its own.
+        let engine = behaviour::prove(&mut connection, &mut second, 0).await?;
+        server.behaviour = Some(Behaviour { shares_locks: engine == Engine::MySql { shares_locks: true } });
+        close(second).await;
+    }
+    let mut session = Connection::MySql { connection: &mut connection, engine: UNPROVED };
+    let (shards, coverage) = examine::contents(&mut session, &schema).await?;
+    close(connection).await;
+    Ok(Examination { schema, server: Some(server), shards, coverage })
+}
+
+async fn facts(connection: &mut Connection<'_>, env: &Env) -> Result<ServerFacts, StoreError> {
+    let row = connection.fetch_one("SELECT VERSION(), CAST(@@max_allowed_packet AS SIGNED)", values![]).await?;
+    let before = env.now();
+    let database_now = link::database_now(connection, LeaseTime::Database).await?.unwrap_or(before);
+    let after = env.now();
+    // The answer was made about half way between question and arrival.
+    let own = (before.as_millis() + after.as_millis()) / 2;
+    Ok(ServerFacts {
+        version: row.value(0)?,
+        packet_bytes: row.unsigned(1)?,
+        clock_ahead_ms: database_now.as_millis() - own,
+        behaviour: None,
+    })
+}
+
+/// Makes the WorkItems that Events lack, also while hosts use the database.
+pub(super) async fn repair_coverage(url: &DatabaseUrl, env: &Env) -> Result<CoverageRepair, StoreError> {
+    let server = Server { options: url.0.clone(), engine: UNPROVED };
+    let mut connection = server.connect(Isolation::Snapshot).await.map_err(|error| unreachable(&error))?;
+    let mut session = Connection::MySql { connection: &mut connection, engine: UNPROVED };
+    let repair = coverage::repair(&mut session, env).await?;
+    close(connection).await;
+    Ok(repair)
 }
 
 async fn settle_shards(connection: &mut Connection<'_>, shards: u16) -> Result<(), StoreError> {

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 use super::{SuperviseError, SuperviseParts, Supervisor};
+use crate::env;
 use crate::guest::{PackFile, describe, parse_manifest};
 use crate::intake::{ActiveGeneration, RouteTable};
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};
+use crate::store::Generation;
 
 /// Generations that are loaded at once. The guest engine bounds compilations further; what it has compiled before loads
 /// fast and need not wait behind what it has not.
@@ -25,6 +27,16 @@ pub(super) struct ToLoad {
 }
 
 impl ToLoad {
+    /// One that was installed earlier.
+    fn stored(generation: Generation) -> Self {
+        Self {
+            pack: generation.pack,
+            number: generation.number,
+            manifest: LoadManifest::Stored(generation.manifest),
+            component: generation.component,
+        }
+    }
+
     /// What names it.
     pub(super) fn key(&self) -> (PackName, GenerationNumber) {
         (self.pack.clone(), self.number)
@@ -90,12 +102,7 @@ async fn older_generations(active: &[ActiveGeneration], parts: &SuperviseParts) 
     for generation in parts.store.serving_generations().await? {
         match active.iter().find(|served| served.pack == generation.pack) {
             Some(served) if served.number == generation.number => {}
-            Some(_) => older.push(ToLoad {
-                pack: generation.pack,
-                number: generation.number,
-                manifest: LoadManifest::Stored(generation.manifest),
-                component: generation.component,
-            }),
+            Some(_) => older.push(ToLoad::stored(generation)),
             None => {
                 let generation = describe(&generation.pack, generation.number);
                 tracing::warn!(%generation, "installed earlier but not given now: its unfinished work waits");
@@ -109,6 +116,33 @@ impl Supervisor {
     /// Loads generations, several at once, in order.
     pub(super) async fn load_all(self, to_load: Vec<ToLoad>) {
         stream::iter(to_load).for_each_concurrent(LOADS_MAX, |generation| self.load(generation)).await;
+    }
+
+    /// Loads a generation that work refers to again, if it is one of a pack that is served and is not loaded yet.
+    pub fn serve_generation(&self, pack: &PackName, number: GenerationNumber) {
+        let mut state = self.state();
+        let known = self.shared.generations.get(pack, number).is_some() || !state.pools.contains_key(pack);
+        // One that could not be loaded is tried again: whoever asks has done something about it.
+        state.unloadable.remove(&(pack.clone(), number));
+        if known || !state.loading.insert((pack.clone(), number)) {
+            return;
+        }
+        drop(state);
+        let task = env::spawn("generation loader", self.clone().load_stored(pack.clone(), number));
+        self.keep(task);
+    }
+
+    async fn load_stored(self, pack: PackName, number: GenerationNumber) {
+        let serving = match self.shared.parts.store.serving_generations().await {
+            Ok(serving) => serving,
+            Err(error) => return self.not_loaded(pack, number, &error),
+        };
+        let found = serving.into_iter().find(|generation| (&generation.pack, generation.number) == (&pack, number));
+        match found {
+            Some(found) => self.load(ToLoad::stored(found)).await,
+            // Its work has ended meanwhile.
+            None => drop(self.state().loading.remove(&(pack, number))),
+        }
     }
 
     async fn load(&self, generation: ToLoad) {
@@ -126,12 +160,14 @@ impl Supervisor {
                 tracing::info!(generation = %describe(&pack, number), "a generation is loaded");
                 self.loaded(&pack, number, flow);
             }
-            Err(error) => {
-                tracing::error!(generation = %describe(&pack, number), %error, "a generation could not be loaded");
-                let mut state = self.state();
-                state.loading.remove(&(pack.clone(), number));
-                state.unloadable.insert((pack, number), error.to_string());
-            }
+            Err(error) => self.not_loaded(pack, number, &error),
         }
+    }
+
+    fn not_loaded(&self, pack: PackName, number: GenerationNumber, error: &dyn std::fmt::Display) {
+        tracing::error!(generation = %describe(&pack, number), %error, "a generation could not be loaded");
+        let mut state = self.state();
+        state.loading.remove(&(pack.clone(), number));
+        state.unloadable.insert((pack, number), error.to_string());
     }
 }

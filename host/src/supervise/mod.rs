@@ -137,8 +137,15 @@ impl Supervisor {
             env::spawn("generation loader", supervisor.clone().load_all(to_load)),
             env::spawn("supervisor", supervisor.clone().run()),
         ];
-        supervisor.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+        tasks.into_iter().for_each(|task| supervisor.keep(task));
         Ok(supervisor)
+    }
+
+    /// Remembers a task, to end it when the host stops; those that have ended are forgotten.
+    fn keep(&self, task: JoinHandle<()>) {
+        let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
     }
 
     /// A supervisor with no pools and no tasks.

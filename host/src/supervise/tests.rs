@@ -85,6 +85,28 @@ async fn a_pack_that_cannot_be_loaded_is_named_by_readiness_and_stops_nobody_els
     supervisor.drain().await;
 }
 
+// GST-6, RPL-1
+#[tokio::test]
+async fn a_generation_that_a_replay_brings_back_is_loaded_again() {
+    let harness = Harness::new().await;
+    let supervisor = Supervisor::idle(options(), parts(&harness));
+    supervisor.serve_generation(&pack(), harness.generation);
+    assert!(supervisor.readiness().ready, "a pack that was not given is not served");
+    let native = Arc::new(NoopFlow::new(Arc::new(manifest(FailedHeadPolicy::DEFAULT))));
+    supervisor.loaded(&pack(), GenerationNumber(7), native);
+    harness.enqueue(["a"]).await;
+    for _ in 0..2 {
+        supervisor.serve_generation(&pack(), harness.generation);
+        assert!(supervisor.readiness().reasons[0].ends_with("is still being loaded"));
+    }
+    // What the harness has installed is no component: that it was tried shows in the readiness.
+    while supervisor.readiness().reasons[0].ends_with("is still being loaded") {
+        tokio::task::yield_now().await;
+    }
+    assert!(supervisor.readiness().reasons[0].contains("could not be loaded"));
+    supervisor.drain().await;
+}
+
 #[tokio::test]
 async fn readiness_follows_the_store_and_the_shutdown() {
     let harness = Harness::new().await;

@@ -46,6 +46,59 @@ async fn commands_print_what_the_api_says() -> anyhow::Result<()> {
     Ok(())
 }
 
+// RPL-1
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_run_again_once_and_its_messages_are_sent_anew() -> anyhow::Result<()> {
+    let world = World::start(&["github"]).await?;
+    let mut body: Value = serde_json::from_slice(&cases::github_body("pull_request"))?;
+    body["action"] = "opened".into();
+    let event = event_ids(&world.deliver(&signed("one", "pull_request", body.to_string())).await?)?.remove(0);
+    world.settle().await?;
+    let before = world.admin().event(&event).await?;
+    let parent = before["work_items"][0]["id"].as_str().expect("it has an id");
+
+    let (code, replay) = json(&world, &["event", "replay", &event, "--json"]);
+    assert_eq!((code, &replay["already"]), (Some(0), &Value::from(false)), "{replay}");
+    assert_eq!(replay["work_item"]["replay_of"], parent);
+    world.settle().await?;
+    let (code, again) = json(&world, &["work-item", "replay", parent, "--json"]);
+    assert_eq!((code, &again["already"]), (Some(0), &Value::from(true)), "{again}");
+    assert_eq!(again["work_item"]["id"], replay["work_item"]["id"]);
+
+    let after = world.admin().event(&event).await?;
+    assert_eq!(after["work_items"][1]["state"], "done", "{after}");
+    let emitted = before["messages"].as_array().map_or(0, Vec::len);
+    assert_eq!(after["messages"].as_array().map(Vec::len), Some(2 * emitted), "{after}");
+    assert_eq!(world.sink.received().len(), 2, "a receiver sees two messages");
+    let output = forebay(&world, &["work-item", "replay", &format!("wi_{}", "0".repeat(32))]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_says_what_it_sees_of_a_host_and_its_directory() -> anyhow::Result<()> {
+    let mut world = World::start(&["github"]).await?;
+    let data = world.site.host.data.to_str().expect("it is UTF-8").to_owned();
+    let admin = format!("http://{}", world.site.host.admin);
+    let status = |findings: &Value, name: &str| {
+        let found = findings["findings"].as_array().into_iter().flatten().find(|finding| finding["name"] == name);
+        found.map(|finding| finding["status"].clone()).unwrap_or_default()
+    };
+    let (code, running) = json(&world, &["doctor", "--data", &data, "--admin", &admin, "--json"]);
+    assert_eq!(code, Some(0), "{running}");
+    assert_eq!((status(&running, "readiness"), status(&running, "database")), ("ok".into(), "warning".into()));
+
+    assert!(world.stop().await?.success());
+    let (code, stopped) = json(&world, &["doctor", "--data", &data, "--admin", &admin, "--json"]);
+    assert_eq!((code, status(&stopped, "host")), (Some(1), "failure".into()), "{stopped}");
+    let (code, alone) = json(&world, &["doctor", "--data", &data, "--json"]);
+    assert_eq!(code, Some(0), "{alone}");
+    for name in ["database", "schema", "coverage"] {
+        assert_eq!(status(&alone, name), "ok", "{alone}");
+    }
+    Ok(())
+}
+
 // TL-5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_cancelled_in_time_or_the_answer_is_too_late() -> anyhow::Result<()> {

@@ -194,6 +194,29 @@ async fn a_dead_head_can_be_skipped_and_nothing_else() {
     assert_eq!(unknown.status, 404);
 }
 
+// RPL-1
+#[tokio::test]
+async fn a_replay_is_answered_with_the_one_child() {
+    let desk = Desk::open(None).await;
+    let event = desk.deliver("delivery-1", b"{}").await;
+    let item = desk.shared.claim(1).await.remove(0);
+    let path = format!("/api/v1/work-items/{}/replay", item.id);
+    let early = desk.post(&path, "").await;
+    expect![[r#"409 {"error":{"code":"not_finished","message":"the work item is processing and has not ended: there is nothing to replay yet","state":"processing"}}"#]].assert_eq(&shown(&early));
+    let failure = Failure::new(FailureClass::Rejected, "not today");
+    desk.shared.finish(&item, Disposition::Dead { failure, leaves_lane: true }).await;
+
+    let first = desk.post(&path, "").await.json().unwrap();
+    assert_eq!((&first["already"], &first["work_item"]["replay_of"]), (&json!(false), &json!(item.id.to_string())));
+    let second = desk.post(&path, "").await.json().unwrap();
+    assert_eq!((&second["already"], &second["work_item"]), (&json!(true), &first["work_item"]));
+    let detail = json_of(&desk, &format!("/api/v1/events/{event}")).await;
+    assert_eq!(detail["work_items"][0]["replayed_at"], "2030-01-01T00:00:00.000Z");
+    assert_eq!(detail["work_items"][1], first["work_item"]);
+    let unknown = desk.post("/api/v1/work-items/wi_00000000000000000000000000000000/replay", "").await;
+    assert_eq!(unknown.status, 404);
+}
+
 #[tokio::test]
 async fn statistics_name_every_state_in_order() {
     let desk = Desk::open(None).await;

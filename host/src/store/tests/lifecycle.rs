@@ -161,7 +161,7 @@ async fn a_newer_schema_is_refused() {
         .await;
     tampering.close().await;
     let text = refusal(&fixture.directory).await;
-    assert!(text.contains("version 99") && text.contains("versions up to 2"), "{text}");
+    assert!(text.contains("version 99") && text.contains("knows versions up to "), "{text}");
 }
 
 #[tokio::test]
@@ -178,10 +178,42 @@ async fn a_migration_says_what_it_did() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
     let first = migrate(&data, None).await.unwrap();
-    assert_eq!((first.from, first.to, first.applied.len()), (0, 2, 2));
+    assert_eq!((first.from, first.applied.last().map(|(version, _)| *version)), (0, Some(first.to)));
     let second = migrate(&data, None).await.unwrap();
-    assert_eq!((second.from, second.to, second.applied.len()), (2, 2, 0));
+    assert_eq!((second.from, second.to, second.applied.len()), (first.to, first.to, 0));
     open(&directory).await.unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&data).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700, "it is nobody else's");
+}
+
+#[tokio::test]
+async fn looking_at_a_directory_creates_nothing_and_says_when_it_is_in_use() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    let look = async || examine(&data, None, &Env::system()).await.unwrap();
+    assert!(matches!(look().await, Examined::Missing));
+    assert!(!data.exists());
+    let store = open(&directory).await.unwrap();
+    assert!(matches!(look().await, Examined::InUse));
+    store.close().await;
+    let Examined::Found(found) = look().await else { panic!() };
+    assert_eq!((found.schema.applied.as_slice(), found.shards), (&[][..], 2));
+    assert!(found.server.is_none());
+    assert_eq!(repair_coverage(&data, None, &Env::system()).await.unwrap(), CoverageRepair::default());
+}
+
+#[tokio::test]
+async fn looking_at_another_programs_file_leaves_it_as_it_is() {
+    let directory = TempDir::new().unwrap();
+    std::fs::create_dir_all(directory.path().join("data")).unwrap();
+    let mut other = Tampering::created(&database(&directory)).await;
+    other.execute("CREATE TABLE theirs (id INTEGER)").await;
+    other.close().await;
+    let before = std::fs::read(database(&directory)).unwrap();
+    let data = directory.path().join("data");
+    let refused = examine(&data, None, &Env::system()).await.unwrap_err();
+    assert!(refused.to_string().contains("another program"), "{refused}");
+    assert_eq!(std::fs::read(database(&directory)).unwrap(), before);
 }
 
 // ADM-2: a failing database is told, and is used again once it works.

@@ -38,6 +38,30 @@ impl Fixture {
         self.store.work_item(id).await.unwrap().unwrap().state
     }
 
+    /// Asks for a replay, under an id of its own.
+    async fn replay(&self, id: WorkItemId) -> Replayed {
+        self.store.replay(id, WorkItemId::new(self.now(), self.entropy()), self.now()).await.unwrap()
+    }
+
+    /// Replays a WorkItem that was not replayed before. Returns its child.
+    async fn replay_first(&self, id: WorkItemId) -> WorkItemId {
+        match self.replay(id).await {
+            Replayed::Replayed(child) => child,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Claims the next WorkItem and ends it so.
+    async fn end_next(&self, disposition: Disposition) -> ClaimedWorkItem {
+        let item = self.claim(1).await.pop().unwrap();
+        assert_eq!(self.finish(&item, disposition).await, Finished::Applied);
+        item
+    }
+
+    async fn assert_counted(&self) {
+        assert_eq!(self.store.stats().await.unwrap(), self.store.count_rows().await.unwrap());
+    }
+
     async fn message_state(&self, id: MessageId) -> MessageState {
         self.store.message(id).await.unwrap().unwrap().summary.entry.state
     }

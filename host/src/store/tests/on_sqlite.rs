@@ -6,6 +6,8 @@ use super::*;
 mod claiming;
 #[path = "conformance/costs.rs"]
 mod costs;
+#[path = "conformance/covering.rs"]
+mod covering;
 #[path = "conformance/finishing.rs"]
 mod finishing;
 #[path = "conformance/listing.rs"]
@@ -14,6 +16,8 @@ mod listing;
 mod materializing;
 #[path = "conformance/publishing.rs"]
 mod publishing;
+#[path = "conformance/replaying.rs"]
+mod replaying;
 #[path = "conformance/stats.rs"]
 mod stats;
 

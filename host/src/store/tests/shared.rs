@@ -97,6 +97,34 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
     }
 }
 
+// RPL-1
+#[tokio::test]
+async fn two_runtimes_that_replay_the_same_row_make_one_child() {
+    let first = begin(LeaseTime::Runtime).await;
+    let second = first.beside(7).await;
+    for round in 0..20 {
+        let (_, parent) = first.deliver(&format!("d-{round}"), Some("repo")).await;
+        let item = first.claim(1).await.pop().unwrap();
+        first.finish(&item, Disposition::Dead { failure: failure(), leaves_lane: false }).await;
+        let replay = |runtime: &Fixture| {
+            let (store, now) = (runtime.store.clone(), runtime.now());
+            let child = WorkItemId::new(now, runtime.entropy());
+            async move { store.replay(parent, child, now).await.unwrap() }
+        };
+        let (one, other) = tokio::join!(replay(&first), replay(&second));
+        let (Replayed::Replayed(child) | Replayed::Already(child), _) = (one, other) else {
+            panic!("{one:?} {other:?}")
+        };
+        let expected = [Replayed::Replayed(child), Replayed::Already(child)];
+        assert!([one, other] == expected || [other, one] == expected, "{one:?} {other:?}");
+        let item = second.claim(10).await.pop().unwrap();
+        assert_eq!(item.id, child);
+        second.finish(&item, done(vec![])).await;
+    }
+    assert_eq!(first.store.stats().await.unwrap(), first.store.count_rows().await.unwrap());
+    assert_eq!(first.store.stats().await.unwrap().work_items[&WorkState::Done], 20);
+}
+
 // CLM-5: a lease is measured by the database's clock, whatever the runtimes' own say.
 #[tokio::test]
 async fn no_skewed_clock_steals_a_lease() {
@@ -140,6 +168,59 @@ async fn pages_end_although_runtimes_leave_gaps_between_their_numbers() {
         }
         assert_eq!(found, expected);
     }
+}
+
+// RDY-3
+#[tokio::test]
+async fn a_server_is_examined_while_it_is_used() {
+    let runtime = begin(LeaseTime::Runtime).await;
+    runtime.deliver("d-1", None).await;
+    let url = runtime.options.database_url.as_ref();
+    let directory = TempDir::new().unwrap();
+    let examined = examine(directory.path(), url, &Env::system()).await.unwrap();
+    let Examined::Found(found) = examined else { panic!("{examined:?}") };
+    assert_eq!((found.schema.applied.as_slice(), found.shards), (&[][..], 2));
+    assert_eq!(found.coverage, CoverageGap::default());
+    let server = found.server.unwrap();
+    assert!(server.version.contains("MariaDB"), "{server:?}");
+    assert_eq!(server.packet_bytes, 64 * 1024 * 1024);
+    assert_eq!(server.behaviour, Some(Behaviour { shares_locks: true }));
+    assert!(server.clock_ahead_ms.abs() < 1_000, "it is the same machine's: {server:?}");
+
+    let empty = mariadb::create_database();
+    let Examined::Found(found) = examine(directory.path(), Some(&empty), &Env::system()).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!((found.schema.from, found.shards, found.server.unwrap().behaviour), (0, 0, None));
+    assert!(!found.schema.applied.is_empty());
+    let again = examine(directory.path(), Some(&empty), &Env::system()).await.unwrap();
+    assert!(matches!(again, Examined::Found(found) if found.schema.from == 0), "looking creates nothing");
+}
+
+// RDY-3, MAT-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_beside_deliveries_of_the_same_events_makes_one_work_item_each() {
+    let runtime = Arc::new(begin(LeaseTime::Runtime).await);
+    let event =
+        |runtime: &Fixture, n: u32| runtime.event(&format!("d-{n}"), Some(&format!("repo-{}", n % 5)), format!("{n}"));
+    runtime.enqueue((0..200).map(|n| event(&runtime, n)).collect()).await;
+    let mut tampering = Tampering::with(&runtime).await;
+    for table in ["work_item", "lane", "work_item_counter"] {
+        tampering.execute(&format!("DELETE FROM {table}")).await;
+    }
+    let again = join_all((0..200).rev().map(|n| {
+        let delivery = runtime.delivery(vec![event(&runtime, n)]);
+        runtime.store.enqueue(delivery)
+    }));
+    let env = Env::system();
+    let data = runtime.directory.path();
+    let repair = repair_coverage(data, runtime.options.database_url.as_ref(), &env);
+    let (answers, repair) = tokio::join!(again, repair);
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Enqueued::Duplicate { .. }))), "{answers:?}");
+    assert_eq!(repair.unwrap().left, 0);
+    runtime.assert_counted().await;
+    let stats = runtime.store.stats().await.unwrap();
+    assert_eq!((stats.work_items[&WorkState::Ready], stats.work_items[&WorkState::Blocked]), (5, 195));
 }
 
 /// One runtime's share of the load: deliveries into lanes that all share, then claims and finishes until it finds nothing.

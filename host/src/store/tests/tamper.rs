@@ -38,6 +38,11 @@ impl Tampering {
         Self::Sqlite(SqliteConnectOptions::new().filename(path).connect().await.unwrap())
     }
 
+    /// With a file that some other program made.
+    pub(super) async fn created(path: &Path) -> Self {
+        Self::Sqlite(SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap())
+    }
+
     pub(super) fn connection(&mut self) -> Connection<'_> {
         match self {
             Self::Sqlite(connection) => Connection::sqlite(connection),

@@ -1,0 +1,326 @@
+//! The doctor: what a host needs at its start, looked at one by one and without starting anything. A start stops at the
+//! first thing that is wrong; this names them all, and what each takes.
+
+use std::fmt::Display;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::{Launch, descriptors, directories, options, packs, token};
+use crate::config::{Config, ConfigError};
+use crate::env::Env;
+use crate::secrets::Secrets;
+use crate::store::{
+    self, CoverageGap, Examination, Examined, MigrationReport, PACKET_BYTES_ADVISED, PACKET_BYTES_MIN, ServerFacts,
+    StoreError,
+};
+
+/// The largest difference between the database's clock and the host's that is nothing to speak of.
+const CLOCK_DIFFERENCE_MS_MAX: i64 = 1_000;
+
+/// How a thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// As it should be.
+    Ok,
+    /// A host starts with it; somebody should look.
+    Warning,
+    /// A host does not start with it, or does not do all of its work.
+    Failure,
+}
+
+/// What was found about one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub name: &'static str,
+    /// How it is.
+    pub health: Health,
+    /// What was seen.
+    pub seen: String,
+    /// What to do about it; `None` where there is nothing to do, or where `seen` says it.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn ok(name: &'static str, seen: impl Display) -> Self {
+        Self { name, health: Health::Ok, seen: seen.to_string(), remedy: None }
+    }
+
+    /// Somebody should look.
+    pub fn warning(name: &'static str, seen: impl Display, remedy: impl Display) -> Self {
+        Self { name, health: Health::Warning, seen: seen.to_string(), remedy: Some(remedy.to_string()) }
+    }
+
+    /// A host does not start, or not work.
+    pub fn failure(name: &'static str, seen: impl Display, remedy: impl Display) -> Self {
+        Self { name, health: Health::Failure, seen: seen.to_string(), remedy: Some(remedy.to_string()) }
+    }
+
+    /// An error that says itself what to do.
+    fn refusal(name: &'static str, error: &dyn Display) -> Self {
+        Self { name, health: Health::Failure, seen: error.to_string(), remedy: None }
+    }
+}
+
+/// Looks at everything that a host with this configuration would start with.
+pub async fn diagnose(config: Result<Config, ConfigError>, launch: &Launch) -> Vec<Finding> {
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => {
+            let remedy = "every key is in docs/configuration.md, and in `forebay config --reference`";
+            return vec![Finding::failure("configuration", error, remedy)];
+        }
+    };
+    let env = Env::system();
+    let mut findings = vec![Finding::ok("configuration", "can be used")];
+    findings.push(match descriptors::provide(&config) {
+        Ok(()) => Finding::ok("file descriptors", "are enough"),
+        Err(error) => Finding::refusal("file descriptors", &error),
+    });
+    findings.push(match token::read(config.admin.token.as_ref()) {
+        Ok(Some(_)) => Finding::ok("admin token", "is asked for"),
+        Ok(None) => Finding::ok("admin token", "none: the admin listener is on loopback"),
+        Err(error) => Finding::refusal("admin token", &error),
+    });
+    findings.extend(launch.packs.iter().map(|path| pack(path)));
+    findings.push(secrets(launch, &env));
+    findings.push(data_directory(&launch.data));
+    findings.extend(database(&config, launch, &env).await);
+    findings
+}
+
+fn pack(path: &Path) -> Finding {
+    match packs::read(&[path.to_owned()]) {
+        Ok(packs) => {
+            let names: Vec<String> = packs.iter().map(|pack| pack.manifest.name.to_string()).collect();
+            Finding::ok("pack", format_args!("{} holds {}", path.display(), names.join(", ")))
+        }
+        Err(error) => Finding::failure("pack", error, "build it again with `forebay pack build`, or give another file"),
+    }
+}
+
+fn secrets(launch: &Launch, env: &Env) -> Finding {
+    let directory = directories::secrets(launch);
+    if launch.secrets.is_none() && !directory.exists() {
+        return Finding::ok("secrets", format_args!("{} is made at the first start", directory.display()));
+    }
+    match Secrets::open(&directory, env.clone()) {
+        Ok(_) => Finding::ok("secrets", format_args!("{} can be read", directory.display())),
+        Err(error) => Finding::failure("secrets", error, "make the directory, or give another one with --secrets"),
+    }
+}
+
+fn data_directory(path: &Path) -> Finding {
+    const NAME: &str = "data directory";
+    let shown = path.display();
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let remedy = "nothing, if this is to be a new store; else give the right one with --data";
+            return Finding::warning(NAME, format_args!("{shown} is not there: the first start makes it"), remedy);
+        }
+        Err(error) => return Finding::failure(NAME, format_args!("{shown}: {error}"), "let the host's user read it"),
+    };
+    if let Err(error) = tempfile::tempfile_in(path) {
+        let remedy = "free its disk, or give it to the host's user (chown), and run the doctor as that user";
+        return Finding::failure(NAME, format_args!("{shown} cannot be written to: {error}"), remedy);
+    }
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return Finding::warning(
+            NAME,
+            format_args!("{shown} is open to other users"),
+            format_args!("chmod 700 {shown}"),
+        );
+    }
+    Finding::ok(NAME, format_args!("{shown} can be written to"))
+}
+
+async fn database(config: &Config, launch: &Launch, env: &Env) -> Vec<Finding> {
+    let url = match options::shared_database(config) {
+        Ok(url) => url,
+        Err(error) => return vec![Finding::refusal("database", &error)],
+    };
+    match store::examine(&launch.data, url.as_ref(), env).await {
+        Ok(Examined::Missing) => vec![Finding::ok("database", "there is none yet: the first start creates it")],
+        Ok(Examined::InUse) => {
+            let seen = format!("a host has the data directory {} open (forebay.lock)", launch.data.display());
+            let remedy =
+                "nothing, if the host is meant to run: ask it with --admin URL. To look at its database, stop it";
+            vec![Finding::warning("database", seen, remedy)]
+        }
+        Ok(Examined::Found(found)) => examined(config, &found),
+        Err(error) => vec![unusable(&error)],
+    }
+}
+
+fn unusable(error: &StoreError) -> Finding {
+    match error {
+        StoreError::Unavailable(_) => {
+            let remedy = "see that the server runs, and that `database.url` has the right host, user and password";
+            Finding::failure("database", error, remedy)
+        }
+        StoreError::Busy { .. } | StoreError::Unknown(_) | StoreError::Refused(_) | StoreError::Unusable(_) => {
+            Finding::refusal("database", error)
+        }
+    }
+}
+
+fn examined(config: &Config, found: &Examination) -> Vec<Finding> {
+    let mut findings = vec![match &found.server {
+        Some(server) => Finding::ok("database", format_args!("{} answers", server.version)),
+        None => Finding::ok("database", "the file is healthy"),
+    }];
+    findings.push(schema(&found.schema));
+    findings.push(shards(config.store.shards, found.shards));
+    findings.extend(found.server.iter().flat_map(server));
+    findings.push(coverage(&found.coverage));
+    findings
+}
+
+fn schema(outstanding: &MigrationReport) -> Finding {
+    let MigrationReport { from, to, applied } = outstanding;
+    if applied.is_empty() {
+        return Finding::ok("schema", format_args!("version {to}"));
+    }
+    let names: Vec<String> = applied.iter().map(|(version, name)| format!("{version} {name}")).collect();
+    let seen = format!("version {from} of {to}; to be applied: {}", names.join(", "));
+    Finding::warning("schema", seen, "`forebay migrate` applies it, and so does the next start; take a backup first")
+}
+
+fn shards(configured: u16, found: u64) -> Finding {
+    if found == 0 || found == u64::from(configured) {
+        return Finding::ok("shards", configured);
+    }
+    let seen = format!("the store was created with {found}, and store.shards = {configured}");
+    Finding::failure("shards", seen, format_args!("set store.shards to {found}: the number cannot be changed"))
+}
+
+fn server(server: &ServerFacts) -> Vec<Finding> {
+    vec![packets(server.packet_bytes), clock(server.clock_ahead_ms), locks(server)]
+}
+
+fn packets(bytes: u64) -> Finding {
+    const NAME: &str = "database packets";
+    let seen = format!("max_allowed_packet is {} MiB", bytes >> 20);
+    let remedy = format!("set max_allowed_packet on the server to at least {} MiB", PACKET_BYTES_ADVISED >> 20);
+    match bytes {
+        ..PACKET_BYTES_MIN => Finding::failure(NAME, seen, remedy),
+        PACKET_BYTES_MIN..PACKET_BYTES_ADVISED => Finding::warning(NAME, seen, remedy),
+        PACKET_BYTES_ADVISED.. => Finding::ok(NAME, seen),
+    }
+}
+
+fn clock(ahead_ms: i64) -> Finding {
+    const NAME: &str = "database clock";
+    let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    let seen = format!("{} ms {direction} this machine's", ahead_ms.unsigned_abs());
+    if ahead_ms.abs() <= CLOCK_DIFFERENCE_MS_MAX {
+        return Finding::ok(NAME, seen);
+    }
+    let remedy = "have both clocks set by NTP: leases go by the database's, due times of messages by the host's";
+    Finding::warning(NAME, seen, remedy)
+}
+
+fn locks(server: &ServerFacts) -> Finding {
+    const NAME: &str = "database locks";
+    match server.behaviour {
+        Some(behaviour) if behaviour.shares_locks => Finding::ok(NAME, "as they must be; shared ones keep writers off"),
+        Some(_) => Finding::ok(NAME, "as they must be; shared ones keep nobody off, so exclusive ones are taken"),
+        None => Finding::warning(NAME, "not watched: there is no schema yet", "run `forebay migrate`, then this again"),
+    }
+}
+
+fn coverage(gap: &CoverageGap) -> Finding {
+    const NAME: &str = "coverage";
+    if gap.events == 0 {
+        return Finding::ok(NAME, "every event has its work item");
+    }
+    let first: Vec<String> = gap.first.iter().map(ToString::to_string).collect();
+    let more = if gap.events > gap.first.len() as u64 { ", .." } else { "" };
+    let seen = format!("{} events have no work item, and are never worked off: {}{more}", gap.events, first.join(", "));
+    Finding::failure(NAME, seen, "`forebay migrate` makes their work items")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+    use crate::model::ids::EventId;
+
+    fn launch(data: &Path) -> Launch {
+        Launch { data: data.to_owned(), secrets: None, packs: Vec::new() }
+    }
+
+    fn health(findings: &[Finding], name: &str) -> Health {
+        findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("{name}: {findings:?}")).health
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_not_there_yet_is_no_failure_and_is_not_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let findings = diagnose(Ok(config(&[])), &launch(&data)).await;
+        assert!(findings.iter().all(|finding| finding.health < Health::Failure), "{findings:?}");
+        assert_eq!(health(&findings, "data directory"), Health::Warning);
+        assert!(!data.exists());
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_a_host_uses_is_said_to_be_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(&[]);
+        let launch = launch(directory.path());
+        let options = options::store(&config, &directories::prepare(&launch).unwrap()).unwrap();
+        let store = store::Store::open(options, Env::system()).await.unwrap();
+        let findings = diagnose(Ok(config.clone()), &launch).await;
+        let database = findings.iter().find(|finding| finding.name == "database").unwrap();
+        assert_eq!(database.health, Health::Warning);
+        assert!(database.seen.contains("forebay.lock"), "{database:?}");
+
+        store.close().await;
+        let findings = diagnose(Ok(config), &launch).await;
+        for name in ["database", "schema", "shards", "coverage"] {
+            assert_eq!(health(&findings, name), Health::Ok, "{findings:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_start_would_refuse_is_a_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("forebay.sqlite"), "not a database, but long enough ".repeat(100))
+            .unwrap();
+        let launch = Launch { packs: vec!["no-such.fpk".into()], ..launch(directory.path()) };
+        let findings = diagnose(Ok(config(&[("admin.token_file", "/no/such/token")])), &launch).await;
+        for name in ["admin token", "pack", "database"] {
+            assert_eq!(health(&findings, name), Health::Failure, "{findings:?}");
+        }
+        let unreadable =
+            Config::load(&crate::config::Sources { file: Some(Path::new("/no/such")), ..Default::default() });
+        assert_eq!(diagnose(unreadable, &launch).await[0].health, Health::Failure);
+    }
+
+    #[test]
+    fn what_a_server_says_is_weighed() {
+        assert_eq!(packets(PACKET_BYTES_MIN - 1).health, Health::Failure);
+        assert_eq!(packets(PACKET_BYTES_MIN).health, Health::Warning);
+        assert_eq!(packets(PACKET_BYTES_ADVISED).health, Health::Ok);
+        assert_eq!(clock(-1_001).health, Health::Warning);
+        assert_eq!(clock(-1_001).seen, "1001 ms behind this machine's");
+        assert_eq!(clock(900).health, Health::Ok);
+        assert_eq!(shards(4, 0).health, Health::Ok);
+        assert_eq!(shards(4, 8).health, Health::Failure);
+    }
+
+    // RDY-3
+    #[test]
+    fn a_gap_in_the_coverage_is_a_failure_that_counts_and_lists() {
+        let gap = CoverageGap { events: 2, first: vec![EventId::from_bytes([1; 16])] };
+        let finding = coverage(&gap);
+        assert_eq!(finding.health, Health::Failure);
+        let id = gap.first[0];
+        assert_eq!(finding.seen, format!("2 events have no work item, and are never worked off: {id}, .."));
+        assert_eq!(finding.remedy.unwrap(), "`forebay migrate` makes their work items");
+        assert_eq!(coverage(&CoverageGap::default()).health, Health::Ok);
+    }
+}

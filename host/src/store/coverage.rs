@@ -1,0 +1,209 @@
+//! Coverage: whether every Event has the WorkItem that works it off. One that has none, from a time before there were
+//! WorkItems, is found by no claim: it is reported, and repaired.
+//!
+//! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is there
+//! then. So it may run beside hosts that share the database.
+
+use std::collections::HashSet;
+
+use super::connection::{Connection, Row};
+use super::dialect::{Lock, is_conflict};
+use super::materialize::{Authority, PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, store_work_items};
+use super::sequences::Sequences;
+use super::statement::Statement;
+use super::stored::{Values, values, work_type_code};
+use super::unit::{Scope, Terms, Unit};
+use super::{StoreError, link};
+use crate::env::{self, Env};
+use crate::model::ids::{EventId, WorkItemId};
+use crate::model::names::Namespace;
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+
+/// Events without a WorkItem that a report names; it counts them all.
+pub const GAP_EVENTS_SHOWN_MAX: usize = 20;
+
+/// Ordinals of Events that one statement looks over.
+const WINDOW_ORDINALS: i64 = 20_000;
+
+/// Events that one transaction repairs: short, because hosts wait for its locks.
+const REPAIR_EVENTS_MAX: usize = 500;
+
+/// How often a repair's transaction is begun that loses against others.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// The pause after a transaction that lost, doubled each time.
+const CONFLICT_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Events without a WorkItem.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CoverageGap {
+    /// How many there are.
+    pub events: u64,
+    /// The oldest, at most [`GAP_EVENTS_SHOWN_MAX`].
+    pub first: Vec<EventId>,
+}
+
+/// What a repair came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CoverageRepair {
+    /// Events that got their WorkItem.
+    pub repaired: u64,
+    /// Events that did not: their namespace or their pack's generation is not there.
+    pub left: u64,
+}
+
+const BOUNDS: &str = "SELECT min(ordinal), max(ordinal) FROM event";
+
+const GAP: &str = "\
+    SELECT event.ordinal, event.id FROM event LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 \
+    WHERE event.ordinal >= ? AND event.ordinal < ? AND work_item.ordinal IS NULL ORDER BY event.ordinal";
+
+macro_rules! uncovered {
+    () => {
+        "SELECT event.ordinal, event.id, event.namespace, event.source_key, receipt.pack, receipt.generation FROM wanted \
+         CROSS JOIN event ON event.ordinal = wanted.ordinal CROSS JOIN receipt ON receipt.ordinal = event.receipt \
+         LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE work_item.ordinal IS NULL"
+    };
+}
+
+/// What a transaction sees: enough to know whose rows to hold.
+static SEEN: Statement = Statement::select("(ordinal)", 1, uncovered!());
+
+/// What is there now, and what is not there stays so until the transaction ends.
+static CURRENT: Statement = Statement::lock("(ordinal)", 1, uncovered!(), Lock::Update);
+
+/// An Event without a WorkItem.
+struct Uncovered {
+    ordinal: i64,
+    id: EventId,
+    namespace: Namespace,
+    source_key: Option<String>,
+    scope: Scope,
+}
+
+/// Looks for Events without a WorkItem. Reads the key of every Event, in short statements.
+pub(super) async fn gap(connection: &mut Connection<'_>) -> Result<CoverageGap, StoreError> {
+    let mut gap = CoverageGap::default();
+    for window in windows(connection).await? {
+        let missing = missing(connection, window).await?;
+        gap.events += missing.len() as u64;
+        let room = GAP_EVENTS_SHOWN_MAX - gap.first.len();
+        gap.first.extend(missing.into_iter().take(room).map(|(_, id)| id));
+    }
+    Ok(gap)
+}
+
+/// Makes the WorkItems that Events lack, a bounded number in each transaction.
+pub(super) async fn repair(connection: &mut Connection<'_>, env: &Env) -> Result<CoverageRepair, StoreError> {
+    let mut sequences = Sequences::load(connection).await?;
+    let mut repair = CoverageRepair::default();
+    for window in windows(connection).await? {
+        let missing = missing(connection, window).await?;
+        for batch in missing.chunks(REPAIR_EVENTS_MAX) {
+            let ordinals: Vec<i64> = batch.iter().map(|(ordinal, _)| *ordinal).collect();
+            let done = repair_batch(connection, &mut sequences, ordinals, env).await?;
+            repair.repaired += done.repaired;
+            repair.left += done.left;
+        }
+    }
+    Ok(repair)
+}
+
+/// The ranges of ordinals, from the first Event to the last.
+async fn windows(connection: &mut Connection<'_>) -> Result<impl Iterator<Item = i64> + use<>, StoreError> {
+    let row = connection.fetch_one(BOUNDS, values![]).await?;
+    let (first, last): (Option<i64>, Option<i64>) = (row.value(0)?, row.value(1)?);
+    let step = usize::try_from(WINDOW_ORDINALS).unwrap_or(usize::MAX);
+    Ok((first.unwrap_or(0)..=last.unwrap_or(-1)).step_by(step))
+}
+
+async fn missing(connection: &mut Connection<'_>, first: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
+    let rows = connection.fetch_all(GAP, values![first, first + WINDOW_ORDINALS]).await?;
+    let missing = rows.iter().map(|row| Ok((row.value(0)?, EventId::from_bytes(row.bytes_16(1)?))));
+    Ok(missing.collect::<Result<_, sqlx::Error>>()?)
+}
+
+/// One transaction, again if it loses against another one.
+async fn repair_batch(
+    connection: &mut Connection<'_>,
+    sequences: &mut Sequences,
+    ordinals: Vec<i64>,
+    env: &Env,
+) -> Result<CoverageRepair, StoreError> {
+    for attempt in 0..ATTEMPTS_MAX {
+        sequences.stock(connection, ordinals.len()).await?;
+        let mut unit = Unit::new(connection.reborrow(), sequences.clone(), TERMS, attempt);
+        unit.connection.begin().await?;
+        let committed = match cover(&mut unit, ordinals.clone(), env).await {
+            Ok(done) => unit.connection.commit().await.map(|()| done),
+            Err(error) => Err(error),
+        };
+        match committed {
+            Ok(done) => {
+                *sequences = unit.sequences;
+                return Ok(done);
+            }
+            Err(error) => {
+                unit.connection.rollback().await?;
+                if !is_conflict(&error) {
+                    return Err(error.into());
+                }
+            }
+        }
+        env::sleep(CONFLICT_PAUSE * 2_u32.pow(attempt)).await;
+    }
+    Err(StoreError::Unavailable(format!("a repair lost against others {ATTEMPTS_MAX} times: do it again")))
+}
+
+/// No shard is touched, and one stripe of the counters is as good as another.
+const TERMS: Terms = Terms { shard_count: 0, stripe: 0, database_now: None };
+
+/// Makes the WorkItems of those Events that have none now.
+async fn cover(unit: &mut Unit<'_>, ordinals: Vec<i64>, env: &Env) -> Result<CoverageRepair, sqlx::Error> {
+    let seen = SEEN.fetch(&mut unit.connection, ordinals, bind, uncovered).await?;
+    let namespaces: HashSet<_> = seen.iter().map(|event| event.namespace.clone()).collect();
+    let generations: HashSet<_> = seen.iter().map(|event| (event.scope.pack.clone(), event.scope.generation)).collect();
+    let authority = Authority::load(unit, namespaces, generations).await?;
+    let mut ordinals: Vec<i64> = seen.iter().map(|event| event.ordinal).collect();
+    ordinals.sort_unstable();
+    let mut current = CURRENT.fetch(&mut unit.connection, ordinals, bind, uncovered).await?;
+    current.sort_unstable_by_key(|event| event.ordinal);
+    let found = current.len();
+    current.retain(|event| authority.check(&event.namespace, &event.scope.pack, event.scope.generation).is_ok());
+    let repaired = current.len();
+    let now = link::database_now(&mut unit.connection, super::LeaseTime::Database).await?.unwrap_or(env.now());
+    let items = current.into_iter().map(|event| event.planned(now, env)).collect();
+    store_work_items(unit, items).await?;
+    unit.write_counters().await?;
+    Ok(CoverageRepair { repaired: repaired as u64, left: (found - repaired) as u64 })
+}
+
+fn bind(values: &mut Values, ordinal: i64) {
+    values.push(ordinal);
+}
+
+fn uncovered(row: &Row) -> Result<Uncovered, sqlx::Error> {
+    Ok(Uncovered {
+        ordinal: row.value(0)?,
+        id: EventId::from_bytes(row.bytes_16(1)?),
+        namespace: row.name(2)?,
+        source_key: row.value(3)?,
+        scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: GenerationNumber(row.unsigned_32(5)?) },
+    })
+}
+
+impl Uncovered {
+    fn planned(self, now: Timestamp, env: &Env) -> PlannedWorkItem {
+        PlannedWorkItem {
+            ordinal: self.ordinal * WORK_TYPES_PER_EVENT + work_type_code(WORK_TYPE),
+            id: WorkItemId::new(now, env.id_entropy()),
+            event_id: self.id,
+            namespace: self.namespace,
+            scope: self.scope,
+            source_key: self.source_key,
+            created_at: now,
+            replays: None,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Examination: what a database says of itself while no host of this process has it open. Changes nothing, but for the row
+//! of its own by which it watches a server (`behaviour`).
+
+use std::path::Path;
+
+use sqlx::Connection as _;
+
+use super::StoreError;
+use super::connection::Connection;
+use super::coverage::{self, CoverageGap, CoverageRepair};
+use super::schema::{self, Directory, MigrationReport};
+use super::server::{self, DatabaseUrl};
+use super::stored::values;
+use crate::env::Env;
+
+/// What was found where the store should be.
+#[derive(Debug)]
+pub enum Examined {
+    /// Nothing yet: the first start creates it.
+    Missing,
+    /// Another process has the data directory, and with it the database.
+    InUse,
+    /// A database that can be used.
+    Found(Examination),
+}
+
+/// A database that can be used.
+#[derive(Debug)]
+pub struct Examination {
+    /// What bringing its schema up to date would do.
+    pub schema: MigrationReport,
+    /// What the server does, if it is on one.
+    pub server: Option<ServerFacts>,
+    /// Its Delay Shards; 0 before its first start.
+    pub shards: u64,
+    /// Events without a WorkItem.
+    pub coverage: CoverageGap,
+}
+
+/// What a database holds, as far as its schema is there.
+pub(super) async fn contents(
+    connection: &mut Connection<'_>,
+    schema: &MigrationReport,
+) -> Result<(u64, CoverageGap), StoreError> {
+    if schema.from == 0 {
+        return Ok((0, CoverageGap::default()));
+    }
+    let shards = connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.unsigned(0)?;
+    Ok((shards, coverage::gap(connection).await?))
+}
+
+/// What a database server says and does.
+#[derive(Debug)]
+pub struct ServerFacts {
+    /// Its name for itself.
+    pub version: String,
+    /// The largest packet that it takes.
+    pub packet_bytes: u64,
+    /// How far its clock is ahead of this machine's.
+    pub clock_ahead_ms: i64,
+    /// What it was seen to do; `None` while the schema is not there, by which it is watched.
+    pub behaviour: Option<Behaviour>,
+}
+
+/// What a server was seen to do, beside what every start proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behaviour {
+    /// Whether a shared lock keeps writers off; else exclusive ones are taken.
+    pub shares_locks: bool,
+}
+
+/// Looks at the database of `url`, or else at the one in the directory `data`.
+pub async fn examine(data: &Path, url: Option<&DatabaseUrl>, env: &Env) -> Result<Examined, StoreError> {
+    if let Some(url) = url {
+        return server::examine(url, env).await.map(Examined::Found);
+    }
+    if !data.exists() {
+        return Ok(Examined::Missing);
+    }
+    let Some(directory) = Directory::try_lock(data)? else { return Ok(Examined::InUse) };
+    let Some((mut file, schema)) = schema::examine(&directory).await? else { return Ok(Examined::Missing) };
+    let (shards, coverage) = contents(&mut Connection::sqlite(&mut file), &schema).await?;
+    file.close().await?;
+    Ok(Examined::Found(Examination { schema, server: None, shards, coverage }))
+}
+
+/// Makes the WorkItems that Events lack: in the database of `url`, also while hosts use it, or else in the one in the
+/// directory `data`. The schema is up to date.
+pub async fn repair_coverage(data: &Path, url: Option<&DatabaseUrl>, env: &Env) -> Result<CoverageRepair, StoreError> {
+    if let Some(url) = url {
+        return server::repair_coverage(url, env).await;
+    }
+    let directory = Directory::lock(data)?;
+    let mut file = directory.create().await?;
+    let repair = coverage::repair(&mut Connection::sqlite(&mut file), env).await?;
+    file.close().await?;
+    Ok(repair)
+}

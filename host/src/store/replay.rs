@@ -1,0 +1,251 @@
+//! Replay: a finished WorkItem is run again, as exactly one child on the same Event.
+//!
+//! Invariants:
+//! - The parent's `replayed_at` is reserved by compare-and-swap in the transaction that stores the child, so that whoever
+//!   asks second is told of the first one's child.
+//! - The Event is read and never written. One that the older protocol replayed gets no child here.
+//! - A child is a WorkItem like any other: it waits its turn at the end of its lane, and can be replayed in its turn.
+//!
+//! Rows are locked Event first, then WorkItem, then lane.
+
+use std::collections::HashMap;
+
+use super::connection::Row;
+use super::dialect::Lock;
+use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, store_work_items};
+use super::statement::Statement;
+use super::stored::{Values, work_type_code};
+use super::unit::{Answers, Scope, Unit, all_written};
+use super::writer::Control;
+use super::{Store, StoreError, finalize};
+use crate::model::ids::{EventId, WorkItemId};
+use crate::model::names::Namespace;
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{WorkState, WorkType};
+
+/// What became of a request to replay a WorkItem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// It runs again, as this child.
+    Replayed(WorkItemId),
+    /// It was replayed before; this is the child that it got then.
+    Already(WorkItemId),
+    /// It has not ended: it stands in this state.
+    NotFinished(WorkState),
+    /// The older protocol replayed its Event, at this time.
+    Fenced(Timestamp),
+    /// There is no such WorkItem.
+    NotFound,
+}
+
+/// A request to replay a WorkItem.
+#[derive(Debug, Clone)]
+pub(super) struct Replay {
+    parent: WorkItemId,
+    child: WorkItemId,
+    now: Timestamp,
+}
+
+impl Store {
+    /// Runs a finished WorkItem again, on the generation that it ran on: as `child`, unless it has a child already.
+    ///
+    /// A dead head that holds its lane up leaves it: the child, at the lane's end, would wait for it for ever.
+    pub async fn replay(&self, parent: WorkItemId, child: WorkItemId, now: Timestamp) -> Result<Replayed, StoreError> {
+        self.writer.control(|reply| Control::Replay(Replay { parent, child, now }, reply)).await
+    }
+}
+
+/// The ordinal of a replay: below 0, where no delivery's WorkItem is, with the work type in its low bits as everywhere.
+fn ordinal(number: i64, work_type: WorkType) -> i64 {
+    work_type_code(work_type) - number * WORK_TYPES_PER_EVENT
+}
+
+/// Whether a WorkItem with this ordinal is a replay.
+pub(super) fn is_replay(ordinal: i64) -> bool {
+    ordinal < 0
+}
+
+/// Which Events WorkItems are about, which never changes.
+static EVENTS_OF: Statement = Statement::select(
+    "(id)",
+    1,
+    "SELECT work_item.event_id FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+);
+
+static HOLD_EVENTS: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT event.id, event.ordinal, event.source_key, event.replayed_at FROM wanted \
+     CROSS JOIN event ON event.id = wanted.id",
+    Lock::Share,
+);
+
+static HOLD_PARENTS: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
+     work_item.pack, work_item.generation, work_item.state, work_item.lane_id FROM wanted \
+     CROSS JOIN work_item ON work_item.id = wanted.id",
+    Lock::Update,
+);
+
+static CHILDREN: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT work_item.replay_of, work_item.id FROM wanted CROSS JOIN work_item ON work_item.replay_of = wanted.id",
+    Lock::Share,
+);
+
+static RESERVE: Statement = Statement::update(
+    "work_item",
+    "replayed_at = reserved.column2",
+    "reserved",
+    2,
+    "work_item.ordinal = reserved.column1 AND work_item.state IN (4, 5) AND work_item.replayed_at IS NULL",
+);
+
+/// An Event, as far as a replay needs it.
+struct Input {
+    ordinal: i64,
+    source_key: Option<String>,
+    replayed_at: Option<Timestamp>,
+}
+
+/// A WorkItem that is to be replayed.
+struct Parent {
+    ordinal: i64,
+    event_id: EventId,
+    namespace: Namespace,
+    scope: Scope,
+    state: WorkState,
+    lane_id: Option<i64>,
+}
+
+/// What a group of requests is about, held until the transaction ends.
+struct Held {
+    events: HashMap<EventId, Input>,
+    parents: HashMap<WorkItemId, Parent>,
+    children: HashMap<WorkItemId, WorkItemId>,
+}
+
+/// What replays write.
+#[derive(Default)]
+struct Plan {
+    reserved: Vec<(i64, Timestamp)>,
+    children: Vec<PlannedWorkItem>,
+    /// Dead heads that hold their lanes up: ordinal and lane.
+    holders: Vec<(i64, i64)>,
+}
+
+/// Applies replays in order.
+pub(super) async fn apply(unit: &mut Unit<'_>, requests: Vec<Replay>) -> Result<Answers<Replayed>, sqlx::Error> {
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut held = Held::load(unit, requests.iter().map(|request| request.parent).collect()).await?;
+    let mut plan = Plan::default();
+    let answers = requests.into_iter().map(|request| Ok(held.decide(unit, &mut plan, &request))).collect();
+    plan.store(unit).await?;
+    Ok(answers)
+}
+
+impl Held {
+    async fn load(unit: &mut Unit<'_>, mut parents: Vec<WorkItemId>) -> Result<Self, sqlx::Error> {
+        parents.sort_unstable();
+        parents.dedup();
+        let events = load_events(unit, parents.clone()).await?;
+        let children =
+            |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), WorkItemId::from_bytes(row.bytes_16(1)?)));
+        let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), bind_work_item, parent).await?;
+        let children = CHILDREN.fetch(&mut unit.connection, parents, bind_work_item, children).await?;
+        Ok(Self { events, parents: held.into_iter().collect(), children: children.into_iter().collect() })
+    }
+
+    fn decide(&mut self, unit: &mut Unit<'_>, plan: &mut Plan, request: &Replay) -> Replayed {
+        let Some(parent) = self.parents.get(&request.parent) else { return Replayed::NotFound };
+        let Some(event) = self.events.get(&parent.event_id) else { return Replayed::NotFound };
+        if let Some(child) = self.children.get(&request.parent) {
+            return Replayed::Already(*child);
+        }
+        if let Some(replayed_at) = event.replayed_at {
+            return Replayed::Fenced(replayed_at);
+        }
+        if !parent.state.is_terminal() {
+            return Replayed::NotFinished(parent.state);
+        }
+        self.children.insert(request.parent, request.child);
+        plan.add(unit, parent, event, request);
+        Replayed::Replayed(request.child)
+    }
+}
+
+impl Plan {
+    fn add(&mut self, unit: &mut Unit<'_>, parent: &Parent, event: &Input, request: &Replay) {
+        self.reserved.push((parent.ordinal, request.now));
+        self.children.push(PlannedWorkItem {
+            ordinal: ordinal(unit.sequences.replay(), parent.scope.work_type),
+            id: request.child,
+            event_id: parent.event_id,
+            namespace: parent.namespace.clone(),
+            scope: parent.scope.clone(),
+            source_key: event.source_key.clone(),
+            created_at: request.now,
+            replays: Some((request.parent, event.ordinal)),
+        });
+        if parent.state == WorkState::Dead {
+            self.holders.extend(parent.lane_id.map(|lane_id| (parent.ordinal, lane_id)));
+        }
+    }
+
+    /// Children are in their lanes before heads leave these: so each finds its place behind those who wait.
+    async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        let expected = self.reserved.len();
+        let reserved = RESERVE
+            .execute(&mut unit.connection, self.reserved, |values, (ordinal, now)| {
+                values.push(ordinal).time(now);
+            })
+            .await?;
+        all_written(reserved, expected)?;
+        store_work_items(unit, self.children).await?;
+        finalize::leave_lanes(unit, self.holders).await
+    }
+}
+
+fn bind_work_item(values: &mut Values, id: WorkItemId) {
+    values.id(id.as_bytes());
+}
+
+fn bind_event(values: &mut Values, id: EventId) {
+    values.id(id.as_bytes());
+}
+
+async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<HashMap<EventId, Input>, sqlx::Error> {
+    let event_id = |row: &Row| Ok(EventId::from_bytes(row.bytes_16(0)?));
+    let mut ids = EVENTS_OF.fetch(&mut unit.connection, parents, bind_work_item, event_id).await?;
+    ids.sort_unstable();
+    ids.dedup();
+    let events = HOLD_EVENTS
+        .fetch(&mut unit.connection, ids, bind_event, |row| {
+            let input = Input { ordinal: row.value(1)?, source_key: row.value(2)?, replayed_at: row.optional_time(3)? };
+            Ok((EventId::from_bytes(row.bytes_16(0)?), input))
+        })
+        .await?;
+    Ok(events.into_iter().collect())
+}
+
+fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
+    let parent = Parent {
+        ordinal: row.value(1)?,
+        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        namespace: row.name(4)?,
+        scope: Scope {
+            pack: row.name(5)?,
+            work_type: row.work_type(3)?,
+            generation: GenerationNumber(row.unsigned_32(6)?),
+        },
+        state: row.work_state(7)?,
+        lane_id: row.value(8)?,
+    };
+    Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
+}
