@@ -44,6 +44,7 @@ fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let environment = [
         ("FOREBAY_INBOUND_WORKERS_PER_PACK", "8"),
         ("FOREBAY_INBOUND_MAX_PROCESSING_ROWS", "24"),
+        ("FOREBAY_INBOUND_QUEUE_PROFILE", "default-heavy"),
         ("FOREBAY_INBOUND_STAGE_TIMING", "true"),
         ("FOREBAY_INTAKE_LISTEN", "127.0.0.1:2"),
         ("FOREBAY_NAMESPACES", "acme, globex"),
@@ -55,6 +56,7 @@ fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let config = load_with_flags(file, &environment, vec![flag]).unwrap();
     assert_eq!(config.inbound.workers_per_pack, 8);
     assert_eq!(config.inbound.max_processing_rows, Some(24));
+    assert_eq!(config.inbound.queue_profile, QueueProfile::DefaultHeavy);
     assert!(config.inbound.stage_timing);
     assert_eq!(config.flow.deadline, Duration::from_secs(5));
     assert_eq!(config.intake.listen.port(), 3);

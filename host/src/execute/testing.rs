@@ -14,11 +14,12 @@ use tokio::time::Instant;
 use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES};
 use crate::env::{Env, ManualClock};
 use crate::guest::{FlowOutput, Prepared};
+use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, Route, Verification,
+    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, QueueClassRule, Route, Verification,
 };
 use crate::model::time::Timestamp;
 use crate::store::testing::{Fixture, GENERATION, ROUTE, START, pack};
@@ -72,6 +73,7 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
             source_key: None,
             ordering: Ordering::Source,
             failed_head,
+            queue_class: QueueClassRule::DEFAULT,
             keep_headers: Vec::new(),
             answer: Answer::Receipt,
         }],
@@ -191,7 +193,9 @@ impl Harness {
         generations: Vec<GenerationNumber>,
         rows_max: u32,
     ) -> usize {
-        let slots = executors.reserve(rows_max).expect("enough slots are free");
+        // In these tests nobody cares which.
+        let layout = Layout::plain(executors.slots());
+        let slots = executors.reserve(&layout, Shape::Shared, rows_max).expect("enough slots are free");
         let (now, sent) = (self.now(), self.env.clock.monotonic());
         let request = ClaimRequest {
             generations,

@@ -23,11 +23,12 @@ use super::enqueue::{Delivery, Enqueued, NewEvent};
 use super::error::StoreError;
 use super::lane::{LaneKey, Lanes, Place};
 use super::statement::Statement;
-use super::stored::{work_state_code, work_type_code};
+use super::stored::{queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -78,8 +79,8 @@ static INSERT_EVENTS: Statement = Statement::insert(
 
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, lane_ordinal, \
-     run_after, created_at, epoch, attempt, failures, ignored)",
-    17,
+     run_after, created_at, epoch, attempt, failures, ignored, queue_class)",
+    18,
     Conflict::Fail,
 );
 
@@ -140,6 +141,7 @@ struct PlannedWorkItem {
     pack: PackName,
     generation: GenerationNumber,
     source_key: Option<String>,
+    queue_class: QueueClass,
     created_at: Timestamp,
 }
 
@@ -218,7 +220,7 @@ impl Plan {
         receipt: i64,
         event: NewEvent,
     ) -> (EventId, ReceiptId) {
-        let work_item_id = event.work_item_id;
+        let (work_item_id, queue_class) = (event.work_item_id, event.queue_class);
         let known = match self.known.entry(EventKey::of(delivery, &event)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -248,6 +250,7 @@ impl Plan {
                 pack: known.pack.clone(),
                 generation: known.generation,
                 source_key: known.source_key.clone(),
+                queue_class,
                 created_at: delivery.received_at,
             });
         }
@@ -305,7 +308,7 @@ async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> R
             values.push(work_type_code(WORK_TYPE)).push(item.namespace.as_str()).push(item.pack.as_str());
             values.push(i64::from(item.generation.0)).push(work_state_code(place.state)).push(place.ordinal);
             values.push(place.lane_id).push(place.ordinal).time(item.created_at).time(item.created_at);
-            values.push(0_u32).push(0_u32).push(0_u32).push(false);
+            values.push(0_u32).push(0_u32).push(0_u32).push(false).push(queue_class_code(item.queue_class));
         })
         .await?;
     Ok(())

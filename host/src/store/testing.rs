@@ -20,6 +20,7 @@ use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, RuntimeId, Wo
 use crate::model::message::NewMessage;
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 
@@ -152,6 +153,7 @@ impl Fixture {
             work_item_id: WorkItemId::new(self.now(), self.entropy()),
             delivery_key: key.to_owned(),
             source_key: source.map(str::to_owned),
+            queue_class: QueueClass::Default,
             payload_digest: Sha256::digest(body.as_ref()).into(),
             body: Bytes::copy_from_slice(body.as_ref()),
         }
@@ -191,6 +193,8 @@ impl Fixture {
             pack: pack(),
             generations: vec![GENERATION],
             work_types: vec![WorkType::ConnectorEvent],
+            classes: QueueClasses::ALL,
+            preference: QueueClasses::NONE,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(self.now(), self.entropy()),

@@ -20,7 +20,8 @@ fn route(delivery_key: Option<KeyRule>, source_key: Option<KeyRule>) -> Route {
 }
 
 fn keys(delivery: Option<&str>, source: Option<&str>) -> Result<Keys, Refusal> {
-    Ok(Keys { delivery: delivery.map(str::to_owned), source: source.map(str::to_owned) })
+    let queue_class = QueueClass::Default;
+    Ok(Keys { delivery: delivery.map(str::to_owned), source: source.map(str::to_owned), queue_class })
 }
 
 fn headers(pairs: &[(HeaderName, &[u8])]) -> HeaderMap {

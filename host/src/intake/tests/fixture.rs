@@ -21,7 +21,9 @@ use crate::intake::admit::Intake;
 use crate::intake::server::{self, Bounds};
 use crate::intake::{ActiveGeneration, IntakeOptions, RouteTable};
 use crate::model::event::Event;
-use crate::model::pack::{Answer, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, Route, Verification};
+use crate::model::pack::{
+    Answer, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route, Verification,
+};
 use crate::model::presets::preset;
 use crate::model::time::Timestamp;
 use crate::secrets::Secrets;
@@ -43,6 +45,7 @@ pub(in crate::intake) fn plain_route(path: &str) -> Route {
         source_key: None,
         ordering: Ordering::None,
         failed_head: FailedHeadPolicy::DEFAULT,
+        queue_class: QueueClassRule::DEFAULT,
         keep_headers: Vec::new(),
         answer: Answer::Receipt,
     }

@@ -161,7 +161,7 @@ async fn a_newer_schema_is_refused() {
         .await;
     tampering.close().await;
     let text = refusal(&fixture.directory).await;
-    assert!(text.contains("version 99") && text.contains("versions up to 2"), "{text}");
+    assert!(text.contains("version 99") && text.contains("versions up to 3"), "{text}");
 }
 
 #[tokio::test]
