@@ -111,9 +111,7 @@ pub fn admit(pressure: &Pressure) -> Admission {
             Admission::Deny(Denial::StoreFailing { retry_at })
         }
         // Reclaiming adds no load that was not there before the trouble began; fresh work can wait.
-        StoreHealth::Failing { .. } => {
-            Admission::StaleOnly { rows: PROBING_ROWS, reason: StaleOnlyReason::Degraded }
-        }
+        StoreHealth::Failing { .. } => Admission::StaleOnly { rows: PROBING_ROWS, reason: StaleOnlyReason::Degraded },
         StoreHealth::Healthy => {
             let rows_max = pressure.free_slots.min(CLAIM_ROWS_MAX);
             // A stale row is in work already, wherever it was.
@@ -173,9 +171,8 @@ mod tests {
     // PRS-2
     #[test]
     fn the_budget_counts_rows_not_slots() {
-        let decide = |rows| {
-            admit(&Pressure { own_rows: rows, processing_rows: rows, processing_rows_max: 10, ..pressure() })
-        };
+        let decide =
+            |rows| admit(&Pressure { own_rows: rows, processing_rows: rows, processing_rows_max: 10, ..pressure() });
         assert_eq!(decide(0), Admission::Grant { rows: 10 });
         assert_eq!(decide(7), Admission::Grant { rows: 3 });
         assert_eq!(decide(10), Admission::Deny(Denial::BudgetSpent));

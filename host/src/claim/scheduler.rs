@@ -42,7 +42,7 @@ const COMPANY_WAIT: Duration = Duration::from_millis(1);
 const COMPANY_PART: u32 = 2;
 
 /// So long a class that was found empty is taken to be so without another look, if nothing says otherwise.
-const EMPTY_TRUST: Duration = Duration::from_millis(50);
+const EMPTY_TRUST: Duration = Duration::from_millis(100);
 
 /// A budget that other runtimes spend is looked at again after so long: nobody tells of what they give back.
 const SHARED_BUDGET_POLL: Duration = Duration::from_millis(50);
@@ -340,16 +340,8 @@ impl CentralClaimScheduler {
     /// Returns when it is worth looking again, and what for.
     async fn pause_after(&self, looked: Tick, now: Timestamp) -> News {
         match looked {
-            Tick::Full { .. } | Tick::Denied(Denial::BudgetSpent) => self.room().await,
+            Tick::Full { .. } | Tick::Denied(Denial::NoSlot | Denial::BudgetSpent) => return self.room_or_work().await,
             Tick::ShapeDrained { .. } => {}
-            Tick::Denied(Denial::NoSlot) if self.empty.classes == QueueClasses::NONE => self.room().await,
-            // Some slots are free, of shapes that found nothing.
-            Tick::Denied(Denial::NoSlot) => {
-                tokio::select! {
-                    () = self.room() => {}
-                    () = self.work_or_timer(now) => return News::Work,
-                }
-            }
             Tick::Drained { .. } => {
                 self.work_or_timer(now).await;
                 return News::Work;
@@ -367,6 +359,25 @@ impl CentralClaimScheduler {
         let budget = self.processing_rows_max().saturating_sub(self.executors.rows_in_work());
         let free = Shape::ALL.into_iter().map(|shape| self.free(shape)).sum::<u32>();
         free.min(self.executors.free()).min(budget)
+    }
+
+    /// Returns once there is room; or, if slots are free of shapes that found nothing, once they may find something.
+    async fn room_or_work(&self) -> News {
+        if self.empty.classes == QueueClasses::NONE || self.room_now() > 0 {
+            self.room().await;
+            return News::Room;
+        }
+        let mut work = self.work.clone();
+        tokio::select! {
+            () = self.room() => News::Room,
+            Ok(()) = work.changed() => {
+                // A crowd of enqueues is worth one look.
+                env::sleep(COMPANY_WAIT).await;
+                News::Work
+            }
+            () = self.handle.woken.notified() => News::Work,
+            () = env::sleep(EMPTY_TRUST) => News::Work,
+        }
     }
 
     /// Returns once there is room for a batch, or for a single row that has waited for company.

@@ -1,5 +1,8 @@
 //! The scheduler over a real store: when it claims, how much, and when it leaves the queue alone.
 
+mod budget;
+mod classes;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;

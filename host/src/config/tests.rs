@@ -99,7 +99,6 @@ fn unknown_keys_name_their_line_and_the_nearest_known_key() {
               forebay.toml line 10: `zebra` is not a known key
               environment variable FOREBAY_INBOUND_WORKER_PER_PACK is not known; did you mean `FOREBAY_INBOUND_WORKERS_PER_PACK`?
               environment variable FOREBAY_DESTINATIONS_CRM_URL is not known: destinations are set in the configuration file
-              environment variable FOREBAY_DATABASE_URL is not known
               environment variable FOREBAY_FOO is not known"#]],
     );
 }

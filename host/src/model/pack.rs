@@ -164,9 +164,9 @@ impl QueueClassRule {
     pub fn classes(&self) -> QueueClasses {
         match self {
             QueueClassRule::Fixed(class) => QueueClasses::of(&[*class]),
-            QueueClassRule::ByValue { classes, otherwise, .. } => {
-                classes.values().fold(QueueClasses::of(&[*otherwise]), |set, class| set.with(QueueClasses::of(&[*class])))
-            }
+            QueueClassRule::ByValue { classes, otherwise, .. } => classes
+                .values()
+                .fold(QueueClasses::of(&[*otherwise]), |set, class| set.with(QueueClasses::of(&[*class]))),
         }
     }
 }

@@ -99,6 +99,11 @@ impl Fixture {
         Self::in_env(Env::system(), clock, |options| options.shards = 1).await
     }
 
+    /// A store on a server, whose database other runtimes can share.
+    pub(crate) async fn on_server() -> Self {
+        Self::with(|options| options.database_url = Some(super::tests::mariadb::create_database())).await
+    }
+
     async fn in_env(env: Env, clock: Arc<ManualClock>, adjust: impl FnOnce(&mut StoreOptions)) -> Self {
         let directory = TempDir::new().unwrap();
         let mut options = options(&directory);
@@ -111,7 +116,7 @@ impl Fixture {
     }
 
     /// Another runtime over the same database, whose clock is off by `skew_ms`.
-    pub(super) async fn beside(&self, skew_ms: i64) -> Self {
+    pub(crate) async fn beside(&self, skew_ms: i64) -> Self {
         let directory = TempDir::new().unwrap();
         let options = StoreOptions { data: directory.path().join("data"), ..self.options.clone() };
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(self.now().as_millis() + skew_ms)));

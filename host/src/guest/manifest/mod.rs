@@ -220,17 +220,7 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         }
     };
     let verification = verified.verification;
-    Ok(Route {
-        path,
-        verification,
-        delivery_key,
-        source_key,
-        ordering,
-        failed_head,
-        queue_class,
-        keep_headers,
-        answer,
-    })
+    Ok(Route { path, verification, delivery_key, source_key, ordering, failed_head, queue_class, keep_headers, answer })
 }
 
 fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {

@@ -178,9 +178,9 @@ async fn a_migration_says_what_it_did() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
     let first = migrate(&data, None).await.unwrap();
-    assert_eq!((first.from, first.to, first.applied.len()), (0, 2, 2));
+    assert_eq!((first.from, first.to, first.applied.len()), (0, 3, 3));
     let second = migrate(&data, None).await.unwrap();
-    assert_eq!((second.from, second.to, second.applied.len()), (2, 2, 0));
+    assert_eq!((second.from, second.to, second.applied.len()), (3, 3, 0));
     open(&directory).await.unwrap();
 }
 
