@@ -102,7 +102,7 @@ async fn a_pool_whose_rows_only_come_back_is_not_ready() {
     starts.recv().await.unwrap();
     let now = harness.env.clock.monotonic();
     let reason = complaint(&pack(), pool.condition(), now, stall).unwrap();
-    assert_eq!(reason, "nothing of pack `test` has drained for 11 s");
+    assert_eq!(reason, "nothing of pack `github` has drained for 11 s");
     pool.drain(Duration::ZERO).await;
 }
 
