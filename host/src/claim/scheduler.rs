@@ -216,7 +216,7 @@ impl CentralClaimScheduler {
         let shape = self.rotation.turn(|shape| self.free(shape) > 0);
         let pressure = self.pressure(shape).await;
         let admission = admit(&pressure);
-        self.count_admission(admission);
+        self.count_admission(shape, admission);
         let (rows_max, stale_only) = match admission {
             Admission::Deny(denial) => return Tick::Denied(denial),
             Admission::Grant { rows } => (rows, None),
@@ -328,9 +328,11 @@ impl CentralClaimScheduler {
     }
 
     /// Counts every decision and logs changes only: a busy pack decides thousands of times a second.
-    fn count_admission(&mut self, admission: Admission) {
+    fn count_admission(&mut self, shape: Option<Shape>, admission: Admission) {
         let (pack, decision) = (self.executors.pack(), admission.as_str());
-        counter!("forebay_claim_decisions_total", "pack" => pack.to_string(), "decision" => decision).increment(1);
+        let shape = shape.map_or("none", Shape::as_str);
+        let labels = [("pack", pack.to_string()), ("shape", shape.to_owned()), ("decision", decision.to_owned())];
+        counter!("forebay_claim_decisions_total", &labels).increment(1);
         if decision != self.last_admission {
             tracing::debug!(%pack, decision, "the claim limiter decides otherwise");
             self.last_admission = decision;
