@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::directories::Directories;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
-use crate::config::Config;
+use crate::config::{Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::GuestOptions;
 use crate::intake::IntakeOptions;
+use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
 use crate::publish::PublishOptions;
 use crate::secrets::Secret;
@@ -97,6 +98,7 @@ pub(super) fn supervise(config: &Config) -> SuperviseOptions {
         namespaces: config.namespaces.clone(),
         execute: ExecuteOptions {
             slots: config.inbound.workers_per_pack,
+            profile: profile(config.inbound.queue_profile),
             bodies_bytes_max: config.inbound.bodies_bytes_max,
             deadline_max: config.flow.deadline,
             lease: config.inbound.lease,
@@ -111,6 +113,13 @@ pub(super) fn supervise(config: &Config) -> SuperviseOptions {
         stall: defaults.stall.max(2 * silence),
         drain: drain(config.shutdown.timeout),
         ..defaults
+    }
+}
+
+fn profile(profile: QueueProfile) -> Profile {
+    match profile {
+        QueueProfile::Reserved => Profile::Reserved,
+        QueueProfile::DefaultHeavy => Profile::DefaultHeavy,
     }
 }
 

@@ -15,9 +15,11 @@ const FAILED_CLAIMS: RetryPolicy =
 /// What the limiter decides by.
 #[derive(Debug, Clone, Copy)]
 pub struct Pressure {
-    /// Slots that are free.
+    /// Slots of the shape that is to claim that are free.
     pub free_slots: u32,
-    /// Rows of the pack that are in work.
+    /// Rows of the pack that this runtime has in work.
+    pub own_rows: u32,
+    /// Rows of the pack that are in work: over all runtimes if the budget is theirs together, else this runtime's.
     pub processing_rows: u32,
     /// The drain budget: rows of the pack that may be in work.
     pub processing_rows_max: u32,
@@ -66,7 +68,18 @@ pub enum Admission {
     StaleOnly {
         /// How many.
         rows: u32,
+        /// Why no fresh one.
+        reason: StaleOnlyReason,
     },
+}
+
+/// Why no fresh row may be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaleOnlyReason {
+    /// The store ails, or its probe failed.
+    Degraded,
+    /// The budget is spent, and not by this runtime alone. What a dead one left in work counts until it is taken over.
+    BudgetShared,
 }
 
 /// Why nothing may be claimed.
@@ -88,8 +101,9 @@ pub fn admit(pressure: &Pressure) -> Admission {
     if pressure.free_slots == 0 {
         return Admission::Deny(Denial::NoSlot);
     }
-    let budget = pressure.processing_rows_max.saturating_sub(pressure.processing_rows);
-    if budget == 0 {
+    let budget = |rows: u32| pressure.processing_rows_max.saturating_sub(rows);
+    let (own_budget, budget) = (budget(pressure.own_rows), budget(pressure.processing_rows));
+    if own_budget == 0 {
         return Admission::Deny(Denial::BudgetSpent);
     }
     match pressure.store {
@@ -97,12 +111,15 @@ pub fn admit(pressure: &Pressure) -> Admission {
             Admission::Deny(Denial::StoreFailing { retry_at })
         }
         // Reclaiming adds no load that was not there before the trouble began; fresh work can wait.
-        StoreHealth::Failing { .. } => Admission::StaleOnly { rows: PROBING_ROWS },
+        StoreHealth::Failing { .. } => Admission::StaleOnly { rows: PROBING_ROWS, reason: StaleOnlyReason::Degraded },
         StoreHealth::Healthy => {
-            let rows = pressure.free_slots.min(budget).min(CLAIM_ROWS_MAX);
+            let rows_max = pressure.free_slots.min(CLAIM_ROWS_MAX);
+            // A stale row is in work already, wherever it was.
+            let stale_only = |reason| Admission::StaleOnly { rows: rows_max.min(own_budget), reason };
             match pressure.probe {
-                Probe::Answered => Admission::Grant { rows },
-                Probe::Failed => Admission::StaleOnly { rows },
+                Probe::Failed => stale_only(StaleOnlyReason::Degraded),
+                Probe::Answered if budget == 0 => stale_only(StaleOnlyReason::BudgetShared),
+                Probe::Answered => Admission::Grant { rows: rows_max.min(budget) },
             }
         }
     }
@@ -127,7 +144,8 @@ impl Admission {
             Admission::Deny(Denial::BudgetSpent) => "budget_spent",
             Admission::Deny(Denial::StoreFailing { .. }) => "store_failing",
             Admission::Grant { .. } => "grant",
-            Admission::StaleOnly { .. } => "stale_only",
+            Admission::StaleOnly { reason: StaleOnlyReason::Degraded, .. } => "stale_only",
+            Admission::StaleOnly { reason: StaleOnlyReason::BudgetShared, .. } => "budget_shared",
         }
     }
 }
@@ -141,6 +159,7 @@ mod tests {
     fn pressure() -> Pressure {
         Pressure {
             free_slots: 64,
+            own_rows: 0,
             processing_rows: 0,
             processing_rows_max: 64,
             store: StoreHealth::Healthy,
@@ -152,11 +171,25 @@ mod tests {
     // PRS-2
     #[test]
     fn the_budget_counts_rows_not_slots() {
-        let decide = |processing_rows| admit(&Pressure { processing_rows, processing_rows_max: 10, ..pressure() });
+        let decide =
+            |rows| admit(&Pressure { own_rows: rows, processing_rows: rows, processing_rows_max: 10, ..pressure() });
         assert_eq!(decide(0), Admission::Grant { rows: 10 });
         assert_eq!(decide(7), Admission::Grant { rows: 3 });
         assert_eq!(decide(10), Admission::Deny(Denial::BudgetSpent));
         assert_eq!(decide(11), Admission::Deny(Denial::BudgetSpent));
+    }
+
+    // PRS-2
+    #[test]
+    fn a_budget_that_others_spend_leaves_stale_rows_only() {
+        let decide = |own_rows, processing_rows| {
+            admit(&Pressure { own_rows, processing_rows, processing_rows_max: 10, ..pressure() })
+        };
+        let stale_only = |rows| Admission::StaleOnly { rows, reason: StaleOnlyReason::BudgetShared };
+        assert_eq!(decide(2, 7), Admission::Grant { rows: 3 });
+        assert_eq!(decide(2, 10), stale_only(8));
+        assert_eq!(decide(0, 12), stale_only(10));
+        assert_eq!(decide(10, 10), Admission::Deny(Denial::BudgetSpent));
     }
 
     #[test]
@@ -173,11 +206,12 @@ mod tests {
         let failing = StoreHealth::Healthy.after_failure(NOW, b"pack");
         let StoreHealth::Failing { failures: 1, retry_at } = failing else { panic!("{failing:?}") };
         assert!(retry_at > NOW);
+        let reason = StaleOnlyReason::Degraded;
         let decide = |store, now| admit(&Pressure { store, now, ..pressure() });
         assert_eq!(decide(failing, NOW), Admission::Deny(Denial::StoreFailing { retry_at }));
-        assert_eq!(decide(failing, retry_at), Admission::StaleOnly { rows: PROBING_ROWS });
+        assert_eq!(decide(failing, retry_at), Admission::StaleOnly { rows: PROBING_ROWS, reason });
         let probe_failed = Pressure { probe: Probe::Failed, ..pressure() };
-        assert_eq!(admit(&probe_failed), Admission::StaleOnly { rows: 64 });
+        assert_eq!(admit(&probe_failed), Admission::StaleOnly { rows: 64, reason });
     }
 
     #[test]

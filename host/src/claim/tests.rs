@@ -1,5 +1,8 @@
 //! The scheduler over a real store: when it claims, how much, and when it leaves the queue alone.
 
+mod budget;
+mod classes;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{CentralClaimScheduler, ClaimOptions, Denial, Probe, SchedulerHandle, Tick};
+use super::{CentralClaimScheduler, ClaimOptions, Denial, Probe, SchedulerHandle, StaleOnlyReason, Tick};
 use crate::env;
 use crate::execute::testing::{Harness, Step, succeed};
 use crate::execute::{Executors, Generations};
@@ -129,8 +132,8 @@ async fn a_failed_probe_leaves_fresh_rows_and_reclaims_stale_ones() {
     let handle = SchedulerHandle::default();
     let mut scheduler = scheduler_behind(&handle, &harness, &executors, patient());
     handle.probed(Probe::Failed);
-    assert_eq!(scheduler.tick(harness.now()).await, Tick::StaleOnly { rows: 1 });
-    assert_eq!(scheduler.tick(harness.now()).await, Tick::StaleOnly { rows: 0 });
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::StaleOnly { rows: 1, reason: StaleOnlyReason::Degraded });
+    assert_eq!(scheduler.tick(harness.now()).await, Tick::StaleOnly { rows: 0, reason: StaleOnlyReason::Degraded });
     handle.probed(Probe::Answered);
     assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 1 });
 }

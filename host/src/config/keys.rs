@@ -104,8 +104,17 @@ pub(super) const KEYS: &[Key] = &[
         "inbound.max_processing_rows",
         1,
         65_536,
-        "Rows of one pack that may be `processing` at once. Not set, three times `inbound.workers_per_pack`: one for each \
-         worker, and two whose outcome is being recorded.",
+        "Rows of one pack that may be `processing` at once, over all hosts that share its database. Hosts that count at the \
+         same moment may together exceed it, by what each but one of them then claims. Not set, each host has its own \
+         limit, three times `inbound.workers_per_pack`: one for each worker, and two whose outcome is being recorded.",
+    ),
+    key(
+        "inbound.queue_profile",
+        Kind::Word(&["reserved", "default-heavy"]),
+        "How the workers of a pack are divided if it admits `bulk` events beside others. `reserved`: a quarter for \
+         interactive and default work only, a quarter for bulk only, the rest for all, the oldest first. `default-heavy`: a \
+         quarter for interactive and default work only, a quarter for all with bulk first, the rest for all, the oldest \
+         first.",
     ),
     number(
         "inbound.bodies_max_mib",

@@ -32,7 +32,7 @@ use crate::secrets::Secret;
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,
-    ShutdownConfig, StoreConfig, TimelineConfig, TokenSource,
+    QueueProfile, ShutdownConfig, StoreConfig, TimelineConfig, TokenSource,
 };
 
 /// The shortest bearer token, in bytes: what cannot be guessed over a network.

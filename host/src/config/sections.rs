@@ -54,6 +54,8 @@ pub struct InboundConfig {
     pub workers_per_pack: u32,
     /// Rows of one pack that may be `processing` at once; if it is not set, as many as the workers take.
     pub max_processing_rows: Option<u32>,
+    /// How the executors of a pack are divided among queue classes.
+    pub queue_profile: QueueProfile,
     /// Bytes of bodies that one pack may have in memory for its executions.
     #[serde(rename = "bodies_max_mib", with = "units::mib")]
     pub bodies_bytes_max: usize,
@@ -70,6 +72,16 @@ pub struct InboundConfig {
     pub retry_max: Duration,
     /// The failure with this number is a WorkItem's last.
     pub failures_max: u32,
+}
+
+/// How the executors of a pack are divided among queue classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueProfile {
+    /// A quarter for latency, a quarter for bulk, the rest shared.
+    Reserved,
+    /// A quarter for latency, a quarter that serves bulk first, the rest shared.
+    DefaultHeavy,
 }
 
 /// `[flow]`: how flows are run.
@@ -215,6 +227,7 @@ impl Default for InboundConfig {
         Self {
             workers_per_pack: 64,
             max_processing_rows: None,
+            queue_profile: QueueProfile::Reserved,
             bodies_bytes_max: 64 * units::MIB,
             stage_timing: false,
             lease: Duration::from_secs(30),

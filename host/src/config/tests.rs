@@ -44,6 +44,7 @@ fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let environment = [
         ("FOREBAY_INBOUND_WORKERS_PER_PACK", "8"),
         ("FOREBAY_INBOUND_MAX_PROCESSING_ROWS", "24"),
+        ("FOREBAY_INBOUND_QUEUE_PROFILE", "default-heavy"),
         ("FOREBAY_INBOUND_STAGE_TIMING", "true"),
         ("FOREBAY_INTAKE_LISTEN", "127.0.0.1:2"),
         ("FOREBAY_NAMESPACES", "acme, globex"),
@@ -55,6 +56,7 @@ fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let config = load_with_flags(file, &environment, vec![flag]).unwrap();
     assert_eq!(config.inbound.workers_per_pack, 8);
     assert_eq!(config.inbound.max_processing_rows, Some(24));
+    assert_eq!(config.inbound.queue_profile, QueueProfile::DefaultHeavy);
     assert!(config.inbound.stage_timing);
     assert_eq!(config.flow.deadline, Duration::from_secs(5));
     assert_eq!(config.intake.listen.port(), 3);
@@ -97,7 +99,6 @@ fn unknown_keys_name_their_line_and_the_nearest_known_key() {
               forebay.toml line 10: `zebra` is not a known key
               environment variable FOREBAY_INBOUND_WORKER_PER_PACK is not known; did you mean `FOREBAY_INBOUND_WORKERS_PER_PACK`?
               environment variable FOREBAY_DESTINATIONS_CRM_URL is not known: destinations are set in the configuration file
-              environment variable FOREBAY_DATABASE_URL is not known
               environment variable FOREBAY_FOO is not known"#]],
     );
 }

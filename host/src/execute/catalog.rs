@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::flow::Flow;
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClasses;
 
 type Loaded = BTreeMap<(PackName, GenerationNumber), Arc<dyn Flow>>;
 
@@ -35,6 +36,14 @@ impl Generations {
     pub fn numbers(&self, pack: &PackName) -> Vec<GenerationNumber> {
         let all = (pack.clone(), GenerationNumber(0))..=(pack.clone(), GenerationNumber(u32::MAX));
         self.snapshot().range(all).map(|((_, number), _)| *number).collect()
+    }
+
+    /// The queue classes that the loaded generations of a pack admit.
+    pub fn queue_classes(&self, pack: &PackName) -> QueueClasses {
+        let all = (pack.clone(), GenerationNumber(0))..=(pack.clone(), GenerationNumber(u32::MAX));
+        let loaded = self.snapshot();
+        let classes = loaded.range(all).map(|(_, flow)| flow.manifest().queue_classes());
+        classes.fold(QueueClasses::NONE, QueueClasses::with)
     }
 
     fn snapshot(&self) -> Arc<Loaded> {

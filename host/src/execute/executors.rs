@@ -24,6 +24,7 @@ use super::slots::{Reservation, Slot, Slots};
 use super::{ExecuteOptions, SLOTS_SAFE_MAX};
 use crate::env::{self, Env};
 use crate::guest::Prepared;
+use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::names::PackName;
@@ -124,6 +125,17 @@ impl Executors {
         self.shared.slots.free()
     }
 
+    /// How the slots are divided now, for what the loaded generations admit.
+    pub fn layout(&self) -> Layout {
+        let parts = &self.shared.parts;
+        Layout::new(parts.options.profile, self.slots(), parts.generations.queue_classes(&parts.pack))
+    }
+
+    /// How many slots of this shape are free.
+    pub fn free_of(&self, layout: &Layout, shape: Shape) -> u32 {
+        self.shared.slots.free_of(layout, shape)
+    }
+
     /// How many rows are in work: in a slot, or waiting for their outcome to be recorded.
     pub fn rows_in_work(&self) -> u32 {
         self.shared.slots.taken()
@@ -149,9 +161,9 @@ impl Executors {
         &self.shared.signals.vitals
     }
 
-    /// Takes this many slots, or none if fewer are free.
-    pub fn reserve(&self, count: u32) -> Option<Reservation> {
-        self.shared.slots.reserve(count)
+    /// Takes this many slots of this shape and no others, or none if fewer are free. One caller at a time.
+    pub fn reserve(&self, layout: &Layout, shape: Shape, count: u32) -> Option<Reservation> {
+        self.shared.slots.reserve(layout, shape, count)
     }
 
     /// Returns once a slot was given back since the last call, and at times without one: look again. One caller at a

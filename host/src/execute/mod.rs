@@ -42,6 +42,7 @@ pub use slots::{Reservation, rows_in_work_max};
 
 use std::time::Duration;
 
+use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkType;
 
@@ -57,6 +58,8 @@ pub const SLOTS_SAFE_MAX: u32 = 64;
 pub struct ExecuteOptions {
     /// Slots of one pack (`inbound.workers_per_pack`), at least 1.
     pub slots: u32,
+    /// How they are divided among queue classes (`inbound.queue_profile`).
+    pub profile: Profile,
     /// Bytes of bodies that one pack may have in memory (`inbound.bodies_max_mib`). A larger body has all of it for itself.
     pub bodies_bytes_max: usize,
     /// The cap of every manifest's deadline (`flow.deadline_ms`).
@@ -73,6 +76,7 @@ impl Default for ExecuteOptions {
     fn default() -> Self {
         Self {
             slots: SLOTS_SAFE_MAX,
+            profile: Profile::default(),
             bodies_bytes_max: 64 * 1_024 * 1_024,
             deadline_max: Duration::from_secs(10),
             lease: Duration::from_secs(30),

@@ -4,10 +4,16 @@
 //! their outcome to be durable, so that executions do not wait for the disk; if all of those places are taken it keeps
 //! its slot, and the pack claims no more. Both are given back by `Drop`: no way out of an execution, a panic included,
 //! keeps one. Every return is told, so that nobody who waits for room misses it.
+//!
+//! A taken slot has a shape, that of the claim it was taken for, and keeps it until it is given back. Of each shape no more
+//! are taken than the layout has; the layout may change meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::lanes::{Layout, Shape};
 
 /// Outcomes that may wait to be recorded, for each slot: enough to fill a transaction while the one before it commits.
 const FINISHING_PER_SLOT: u32 = 2;
@@ -18,7 +24,7 @@ pub(super) struct Slots {
     free: Arc<Semaphore>,
     finishing_total: u32,
     finishing_free: Arc<Semaphore>,
-    returns: Arc<Returns>,
+    ledger: Arc<Ledger>,
 }
 
 /// Slots that are taken and not yet given to rows.
@@ -29,9 +35,11 @@ pub(super) struct Slot {
     _taken: Taken,
 }
 
-/// Who is told of returned slots.
+/// What is taken, and who is told of what comes back.
 #[derive(Default)]
-struct Returns {
+struct Ledger {
+    /// Taken slots by their shape.
+    taken: [AtomicU32; Shape::COUNT],
     /// The scheduler, which remembers one return that it has not looked at.
     scheduler: Notify,
     /// Those who wait until nothing is taken.
@@ -40,7 +48,9 @@ struct Returns {
 
 struct Taken {
     permits: Option<OwnedSemaphorePermit>,
-    returns: Arc<Returns>,
+    /// `None` for a place among the finishing.
+    shape: Option<Shape>,
+    ledger: Arc<Ledger>,
 }
 
 impl Slots {
@@ -52,7 +62,7 @@ impl Slots {
             free: Arc::new(Semaphore::new(total as usize)),
             finishing_total,
             finishing_free: Arc::new(Semaphore::new(finishing_total as usize)),
-            returns: Arc::default(),
+            ledger: Arc::default(),
         }
     }
 
@@ -62,6 +72,12 @@ impl Slots {
 
     pub(super) fn free(&self) -> u32 {
         available(&self.free)
+    }
+
+    /// Free slots of this shape.
+    pub(super) fn free_of(&self, layout: &Layout, shape: Shape) -> u32 {
+        let taken = self.ledger.taken[shape.index()].load(Ordering::Acquire);
+        layout.count(shape).saturating_sub(taken).min(self.free())
     }
 
     /// Rows that have a slot or a place among the finishing.
@@ -74,28 +90,32 @@ impl Slots {
         rows_in_work_max(self.total)
     }
 
-    /// Takes this many slots, or none if fewer are free.
-    pub(super) fn reserve(&self, count: u32) -> Option<Reservation> {
+    /// Takes this many slots of this shape and no others, or none if fewer are free. One caller at a time.
+    pub(super) fn reserve(&self, layout: &Layout, shape: Shape, count: u32) -> Option<Reservation> {
+        if self.free_of(layout, shape) < count {
+            return None;
+        }
         let permits = Arc::clone(&self.free).try_acquire_many_owned(count).ok()?;
-        Some(Reservation(Taken { permits: Some(permits), returns: Arc::clone(&self.returns) }))
+        self.ledger.taken[shape.index()].fetch_add(count, Ordering::AcqRel);
+        Some(Reservation(Taken { permits: Some(permits), shape: Some(shape), ledger: Arc::clone(&self.ledger) }))
     }
 
     /// Moves a row whose flow has ended out of its slot, once there is a place for it.
     pub(super) async fn finishing(&self, slot: Slot) -> Slot {
         let place = Arc::clone(&self.finishing_free).acquire_owned().await.expect("the semaphore is never closed");
         drop(slot);
-        Slot { _taken: Taken { permits: Some(place), returns: Arc::clone(&self.returns) } }
+        Slot { _taken: Taken { permits: Some(place), shape: None, ledger: Arc::clone(&self.ledger) } }
     }
 
     /// Returns once a slot was given back since the last call: one waiter at a time.
     pub(super) async fn returned(&self) {
-        self.returns.scheduler.notified().await;
+        self.ledger.scheduler.notified().await;
     }
 
     /// Returns once no row has a slot or a place.
     pub(super) async fn all_free(&self) {
         loop {
-            let returned = self.returns.idle.notified();
+            let returned = self.ledger.idle.notified();
             if self.taken() == 0 {
                 return;
             }
@@ -109,16 +129,21 @@ impl Reservation {
     pub(super) fn take_one(&mut self) -> Slot {
         let permits = self.0.permits.as_mut().and_then(|permits| permits.split(1));
         let permits = permits.expect("a claim returns no more rows than it was asked for");
-        Slot { _taken: Taken { permits: Some(permits), returns: Arc::clone(&self.0.returns) } }
+        Slot { _taken: Taken { permits: Some(permits), shape: self.0.shape, ledger: Arc::clone(&self.0.ledger) } }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         // First the permits, then the word: who is woken must find them.
-        self.permits.take();
-        self.returns.scheduler.notify_one();
-        self.returns.idle.notify_waiters();
+        if let Some(permits) = self.permits.take()
+            && let Some(shape) = self.shape
+        {
+            let count = u32::try_from(permits.num_permits()).expect("no more are taken than there are");
+            self.ledger.taken[shape.index()].fetch_sub(count, Ordering::AcqRel);
+        }
+        self.ledger.scheduler.notify_one();
+        self.ledger.idle.notify_waiters();
     }
 }
 

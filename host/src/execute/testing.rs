@@ -14,15 +14,18 @@ use tokio::time::Instant;
 use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES};
 use crate::env::{Env, ManualClock};
 use crate::guest::{FlowOutput, Prepared};
+use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, Manifest, Ordering, Route, Verification,
+    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route,
+    Verification,
 };
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::store::testing::{Fixture, GENERATION, ROUTE, START, pack};
-use crate::store::{ClaimRequest, NewEvent, Store, Tampering, WorkItemDetail};
+use crate::store::{ClaimRequest, Delivery, Enqueued, NewEvent, Store, Tampering, WorkItemDetail};
 
 /// A store, the generations that are loaded, and time that stands still unless a test moves it.
 pub(crate) struct Harness {
@@ -72,12 +75,24 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
             source_key: None,
             ordering: Ordering::Source,
             failed_head,
+            queue_class: QueueClassRule::DEFAULT,
             keep_headers: Vec::new(),
             answer: Answer::Receipt,
         }],
         destinations: vec!["sink".parse().unwrap()],
         settings: std::collections::BTreeMap::new(),
     }
+}
+
+/// A manifest whose route gives events of all queue classes.
+pub(crate) fn mixed_manifest() -> Manifest {
+    let mut manifest = manifest(FailedHeadPolicy::DEFAULT);
+    manifest.routes[0].queue_class = QueueClassRule::ByValue {
+        place: KeyRule::Header(http::HeaderName::from_static("x-kind")),
+        classes: QueueClass::ALL.map(|class| (class.as_str().to_owned(), class)).into(),
+        otherwise: QueueClass::Default,
+    };
+    manifest
 }
 
 impl Harness {
@@ -88,6 +103,16 @@ impl Harness {
     /// A harness whose time passes by itself; its `clock` moves nothing.
     pub(crate) async fn with_system_clock() -> Self {
         Self::over(Fixture::with_system_clock().await)
+    }
+
+    /// A harness over a database that other runtimes can share.
+    pub(crate) async fn on_server() -> Self {
+        Self::over(Fixture::on_server().await)
+    }
+
+    /// Another runtime over the same database, with nothing loaded.
+    pub(crate) async fn beside(&self) -> Self {
+        Self::over(self.shared.beside(7).await)
     }
 
     fn over(shared: Fixture) -> Self {
@@ -161,14 +186,33 @@ impl Harness {
         self.enqueue_events(bodies.map(|body| (Some(source_key.to_owned()), body))).await
     }
 
+    /// Enqueues events of this class, with no order among them.
+    pub(crate) async fn enqueue_of(&self, queue_class: QueueClass, count: usize) -> Vec<WorkItemId> {
+        let event = || {
+            let event = self.shared.event("", None, "event");
+            NewEvent { delivery_key: event.id.to_string(), queue_class, ..event }
+        };
+        let events: Vec<NewEvent> = std::iter::repeat_with(event).take(count).collect();
+        let ids = events.iter().map(|event| event.work_item_id).collect();
+        self.store_events(events).await;
+        ids
+    }
+
     async fn enqueue_events<const N: usize>(&self, events: [(Option<String>, &str); N]) -> [WorkItemId; N] {
         let events = events.map(|(source_key, body)| {
             let event = self.shared.event("", source_key.as_deref(), body);
             NewEvent { delivery_key: event.id.to_string(), ..event }
         });
         let ids = events.each_ref().map(|event| event.work_item_id);
-        self.shared.enqueue(events.to_vec()).await;
+        self.store_events(events.to_vec()).await;
         ids
+    }
+
+    /// Stores events that must be new, as the generation that is loaded admits them.
+    async fn store_events(&self, events: Vec<NewEvent>) {
+        let delivery = Delivery { generation: self.generation, ..self.shared.delivery(events) };
+        let answer = self.store.enqueue(delivery).await.unwrap();
+        assert!(matches!(answer, Enqueued::Stored { .. }), "{answer:?}");
     }
 
     /// Executors whose clock stands still while the harness' moves, as that of a suspended process does.
@@ -191,7 +235,9 @@ impl Harness {
         generations: Vec<GenerationNumber>,
         rows_max: u32,
     ) -> usize {
-        let slots = executors.reserve(rows_max).expect("enough slots are free");
+        // In these tests nobody cares which.
+        let layout = Layout::plain(executors.slots());
+        let slots = executors.reserve(&layout, Shape::Shared, rows_max).expect("enough slots are free");
         let (now, sent) = (self.now(), self.env.clock.monotonic());
         let request = ClaimRequest {
             generations,

@@ -66,6 +66,7 @@ impl Submission {
             // Without a rule, every request is a delivery of its own.
             delivery_key: keys.delivery.unwrap_or_else(|| receipt_id.to_string()),
             source_key: keys.source,
+            queue_class: keys.queue_class,
             payload_digest: Sha256::digest(&body).into(),
             body,
         };

@@ -4,6 +4,7 @@
 //! - A route's delivery key has to be there. Without it the same delivery sent twice would be two Events (ADM-5), so the
 //!   sender is told.
 //! - A source key may be missing: the event then stands in no lane, and is counted.
+//! - A queue class rule that finds nothing gives the class that it names for that.
 //! - A key longer than [`KEY_BYTES_MAX`] is replaced by its hash, which still tells one from another.
 
 use data_encoding::HEXLOWER;
@@ -12,7 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::answer::Refusal;
 use super::pointer::{self, NotJson};
-use crate::model::pack::{KeyRule, Ordering, Route};
+use crate::model::pack::{KeyRule, Ordering, QueueClassRule, Route};
+use crate::model::queue::QueueClass;
 
 /// The longest key that is kept as it is, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 512;
@@ -24,6 +26,8 @@ pub(super) struct Keys {
     pub(super) delivery: Option<String>,
     /// `None` if the route does not order by source, or the request has none.
     pub(super) source: Option<String>,
+    /// By the route's rule.
+    pub(super) queue_class: QueueClass,
 }
 
 /// Finds the keys of a request to `route`. Parses the body once, and only if a key is in it.
@@ -33,22 +37,40 @@ pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Ke
         Ordering::None => None,
     };
     let delivery_rule = route.delivery_key.as_ref();
-    let pointed = pointer::find(body, [delivery_rule, source_rule].map(|rule| rule.and_then(pointer_of)));
-    let (delivery_pointed, source_pointed) = match pointed {
-        Ok([delivery, source]) => (Ok(delivery), source),
-        Err(NotJson) => (Err(Refusal::BodyNotJson), None),
+    let class_rule = match &route.queue_class {
+        QueueClassRule::Fixed(_) => None,
+        QueueClassRule::ByValue { place, .. } => Some(place),
+    };
+    let pointed = pointer::find(body, [delivery_rule, source_rule, class_rule].map(|rule| rule.and_then(pointer_of)));
+    let (delivery_pointed, source_pointed, class_pointed) = match pointed {
+        Ok([delivery, source, class]) => (Ok(delivery), source, class),
+        Err(NotJson) => (Err(Refusal::BodyNotJson), None, None),
     };
     let delivery = match delivery_rule {
         None => None,
         Some(KeyRule::Header(name)) => Some(in_header(headers, name).ok_or(Refusal::DeliveryKeyMissing)?),
         Some(KeyRule::Pointer(_)) => Some(delivery_pointed?.and_then(bounded).ok_or(Refusal::DeliveryKeyMissing)?),
     };
-    let source = match source_rule {
-        None => None,
-        Some(KeyRule::Header(name)) => in_header(headers, name),
-        Some(KeyRule::Pointer(_)) => source_pointed.and_then(bounded),
-    };
-    Ok(Keys { delivery, source })
+    let source = optional(source_rule, headers, source_pointed);
+    let queue_class = queue_class(&route.queue_class, optional(class_rule, headers, class_pointed));
+    Ok(Keys { delivery, source, queue_class })
+}
+
+/// What a rule finds that need not find anything.
+fn optional(rule: Option<&KeyRule>, headers: &HeaderMap, pointed: Option<String>) -> Option<String> {
+    match rule? {
+        KeyRule::Header(name) => in_header(headers, name),
+        KeyRule::Pointer(_) => pointed.and_then(bounded),
+    }
+}
+
+fn queue_class(rule: &QueueClassRule, value: Option<String>) -> QueueClass {
+    match rule {
+        QueueClassRule::Fixed(class) => *class,
+        QueueClassRule::ByValue { classes, otherwise, .. } => {
+            value.and_then(|value| classes.get(&value).copied()).unwrap_or(*otherwise)
+        }
+    }
 }
 
 fn pointer_of(rule: &KeyRule) -> Option<&str> {

@@ -1,7 +1,8 @@
 //! Fair sharing and admission, as pure decisions: who is served next, and whether a Destination Lane may send.
 //!
 //! [`Drr`] shares service between keys by weight. [`DestinationLane`] says whether a destination may be called now, and
-//! why not if not. Neither knows what time it is, what a message is or where it is kept; the timeline does.
+//! why not if not. [`Layout`] says which executors serve which queue classes. None knows what time it is, what a message is or
+//! where it is kept.
 //!
 //! Invariants:
 //! - No I/O crate is imported here, no clock is read, and nothing is random: the same calls give the same decisions.
@@ -10,7 +11,9 @@
 mod circuit;
 mod drr;
 mod lane;
+mod shape;
 
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Charge, Drr, DrrOptions, Turn, WEIGHT_MAX};
 pub use lane::{DestinationLane, Gate, Held, Permit};
+pub use shape::{Layout, Profile, Rotation, Shape};

@@ -14,6 +14,7 @@ pub mod message;
 pub mod names;
 pub mod pack;
 pub mod presets;
+pub mod queue;
 pub mod retry;
 pub mod time;
 pub mod work_item;

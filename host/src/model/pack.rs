@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::names::{DestinationName, PackName, RouteName, SecretName};
+use super::queue::{QueueClass, QueueClasses};
 
 /// One installed, immutable version of a pack: 1 for the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +36,13 @@ pub struct Manifest {
     pub destinations: Vec<DestinationName>,
     /// Settings that the guest reads through the `config` import.
     pub settings: BTreeMap<String, String>,
+}
+
+impl Manifest {
+    /// The queue classes that its routes give.
+    pub fn queue_classes(&self) -> QueueClasses {
+        self.routes.iter().fold(QueueClasses::NONE, |set, route| set.with(route.queue_class.classes()))
+    }
 }
 
 /// A host interface that a component may import, if its manifest declares it.
@@ -115,6 +123,8 @@ pub struct Route {
     pub ordering: Ordering,
     /// What a failing head does to its lane.
     pub failed_head: FailedHeadPolicy,
+    /// Which queue class its events are of.
+    pub queue_class: QueueClassRule,
     /// The request headers that are stored and shown to the guest.
     pub keep_headers: Vec<HeaderName>,
     /// What the provider wants to hear once its delivery is durable.
@@ -128,6 +138,37 @@ pub enum KeyRule {
     Header(HeaderName),
     /// An RFC 6901 pointer into the JSON body, at a string or a number.
     Pointer(String),
+}
+
+/// How an event gets its queue class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueClassRule {
+    /// All have this one.
+    Fixed(QueueClass),
+    /// By a value in the request.
+    ByValue {
+        /// Where the value is.
+        place: KeyRule,
+        /// The class of each value.
+        classes: BTreeMap<String, QueueClass>,
+        /// The class of any other value, and where there is none.
+        otherwise: QueueClass,
+    },
+}
+
+impl QueueClassRule {
+    /// What a manifest gets that says nothing.
+    pub const DEFAULT: QueueClassRule = QueueClassRule::Fixed(QueueClass::Default);
+
+    /// The classes that it gives.
+    pub fn classes(&self) -> QueueClasses {
+        match self {
+            QueueClassRule::Fixed(class) => QueueClasses::of(&[*class]),
+            QueueClassRule::ByValue { classes, otherwise, .. } => classes
+                .values()
+                .fold(QueueClasses::of(&[*otherwise]), |set, class| set.with(QueueClasses::of(&[*class]))),
+        }
+    }
 }
 
 /// The order in which a route's events are worked off.

@@ -7,15 +7,16 @@ use std::time::Duration;
 use super::connection::Row;
 use super::link;
 use super::statement::Statement;
-use super::stored::values;
+use super::stored::{values, work_state_code};
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::event::Event;
 use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
-use crate::model::work_item::{ClaimedWorkItem, WorkType};
+use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
 /// The most rows that one claim takes.
 pub const CLAIM_ROWS_MAX: u32 = 128;
@@ -29,6 +30,11 @@ pub struct ClaimRequest {
     pub generations: Vec<GenerationNumber>,
     /// The work types that the executors serve; others are invisible.
     pub work_types: Vec<WorkType>,
+    /// The queue classes that the executors serve; others are invisible.
+    pub classes: QueueClasses,
+    /// The classes whose ready rows come before the others'. Never lets a row pass its lane, and means nothing to stale
+    /// rows.
+    pub preference: QueueClasses,
     /// At most so many rows, up to [`CLAIM_ROWS_MAX`].
     pub rows_max: u32,
     /// Only rows whose lease ran out; never a fresh one.
@@ -53,8 +59,8 @@ pub struct Renewal {
 }
 
 impl Store {
-    /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones by lane ordinal, `run_after`,
-    /// creation and id. Delayed rows whose time has come are made ready first, a bounded number each time.
+    /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones of preferred classes, then the
+    /// others; in each tier by lane ordinal, `run_after`, creation and id. Delayed rows whose time has come are made ready first, a bounded number each time.
     pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, StoreError> {
         self.writer.control(|reply| Control::Claim(request, reply)).await
     }
@@ -97,6 +103,14 @@ impl Store {
         Ok(sizes.into_iter().collect())
     }
 
+    /// How many rows of `pack` are in work, over all runtimes, as the counters say: the same cost at any backlog. Rows whose
+    /// lease ran out count until somebody takes them over.
+    pub async fn processing_rows(&self, pack: &PackName) -> Result<u64, StoreError> {
+        let mut reader = self.reader().await?;
+        let values = values![pack.as_str(), work_state_code(WorkState::Processing)];
+        Ok(reader.connection().fetch_one(PROCESSING_ROWS, values).await?.unsigned(0)?)
+    }
+
     /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that
     /// runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide what is.
     ///
@@ -128,13 +142,18 @@ static SIZES: Statement = Statement::select(
     "SELECT event.id, length(event.body) FROM wanted CROSS JOIN event ON event.id = wanted.id",
 );
 
+/// A count is the sum over stripes; `SIGNED`, because a sum is a decimal number on some engines.
+const PROCESSING_ROWS: &str =
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND state = ?";
+
 /// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each generation,
-/// work type and state that the counters know.
+/// work type and state that the counters know, and each queue class.
 const NEXT_CLAIMABLE: &str = "\
     SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
-    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.turn >= ?)) \
-    FROM work_item_counter AS counter WHERE counter.pack = ? AND counter.state IN (2, 3)";
+    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.queue_class = class.code \
+    AND work_item.turn >= ?)) FROM work_item_counter AS counter \
+    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class WHERE counter.pack = ? AND counter.state IN (2, 3)";
 
 pub(super) fn event(row: &Row) -> Result<Event, sqlx::Error> {
     Ok(Event {

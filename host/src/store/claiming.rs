@@ -1,7 +1,7 @@
 //! The claim: one compare-and-swap decides who owns a WorkItem.
 //!
-//! A claim reads, for each generation and work type that it may take, one short range of the index `work_item_claim`: the
-//! rows whose lease ran out, then the ready ones, by turn. Only heads of lanes are ever in these ranges, so nothing has to
+//! A claim reads, for each generation, work type and queue class that it may take, one short range of the index
+//! `work_item_claim`: the rows whose lease ran out, then the ready ones, by turn. Only heads of lanes are ever in these ranges, so nothing has to
 //! be skipped, and the cost does not depend on how many rows wait, are delayed, or have ended.
 
 use std::collections::BTreeSet;
@@ -9,49 +9,79 @@ use std::collections::BTreeSet;
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
 use super::replay;
 use super::statement::Statement;
-use super::stored::{Values, work_state_code, work_type_code};
+use super::stored::{Values, queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
+use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
-/// Delayed rows that one claim makes ready at most. More than a claim takes, so that a crowd of delayed rows is worked off
+/// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed rows is worked off
 /// as fast as it is claimed.
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
 /// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
 const DUE_SQLITE: &str = "\
     UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND turn <= ? \
-    ORDER BY turn, id LIMIT ?)";
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND queue_class = ? \
+    AND turn <= ? ORDER BY turn, id LIMIT ?)";
 
 /// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
 const DUE_MYSQL: &str = "\
     UPDATE work_item SET state = 1, turn = lane_ordinal \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND turn <= ? ORDER BY turn, id LIMIT ?";
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND queue_class = ? AND turn <= ? \
+    ORDER BY turn, id LIMIT ?";
 
-macro_rules! candidates {
-    ($predicate:literal) => {
+/// The first rows of one class, a short range of the claim index; none with a limit of 0.
+macro_rules! class_range {
+    ($columns:literal, $predicate:literal, $class:literal) => {
         concat!(
-            "SELECT ordinal, id, event_id, namespace, turn, epoch, attempt, failures FROM work_item \
-             WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND ",
+            "SELECT * FROM (SELECT ",
+            $columns,
+            " FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND ",
             $predicate,
-            " ORDER BY turn, id LIMIT ?"
+            " AND queue_class = ",
+            $class,
+            " AND turn <= ? ORDER BY turn, id LIMIT ?) AS of_class"
         )
     };
 }
 
-const STALE: &str = candidates!("state = 3 AND turn < ?");
-const READY: &str = candidates!("state = 1 AND turn <= ?");
+/// The first rows of each class, in the order of [`QueueClass::ALL`] and with its codes: one statement, because it is the
+/// statements that a claim pays for.
+macro_rules! class_ranges {
+    ($columns:literal, $predicate:literal) => {
+        concat!(
+            class_range!($columns, $predicate, "0"),
+            " UNION ALL ",
+            class_range!($columns, $predicate, "1"),
+            " UNION ALL ",
+            class_range!($columns, $predicate, "2")
+        )
+    };
+}
+
+macro_rules! candidates {
+    ($predicate:literal) => {
+        class_ranges!("ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures", $predicate)
+    };
+}
+
+const STALE: &str = candidates!("state = 3");
+const READY: &str = candidates!("state = 1");
+
+/// The classes that have rows whose delay is over.
+const DUE_CLASSES: &str = class_ranges!("queue_class", "state = 2");
 
 static TAKE: Statement = Statement::update(
     "work_item",
     "state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1",
     "taken",
-    9,
+    10,
     "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
      AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
-     AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9",
+     AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9 \
+     AND work_item.queue_class = taken.column10",
 );
 
 static TAKEN: Statement = Statement::select(
@@ -68,6 +98,7 @@ struct Candidate {
     event_id: EventId,
     namespace: Namespace,
     scope: Scope,
+    class: QueueClass,
     state: WorkState,
     turn: i64,
     epoch: u32,
@@ -98,22 +129,22 @@ async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<Claimed
     take(unit, request, candidates).await
 }
 
-/// The first rows of a tier over all generations and work types: each range is in order, and they are merged here.
+/// The first rows of a tier over all generations, work types and classes: each range is in order, and they are merged here.
 async fn read(
     unit: &mut Unit<'_>,
     request: &ClaimRequest,
     tier: WorkState,
     rows_max: usize,
 ) -> Result<Vec<Candidate>, sqlx::Error> {
-    let (text, turn_max) = match tier {
-        WorkState::Processing => (STALE, unit.time(request.now).as_millis()),
-        WorkState::Ready => (READY, i64::MAX),
+    let (text, turn_max, preference) = match tier {
+        // A lease holds to its last millisecond.
+        WorkState::Processing => (STALE, unit.time(request.now).as_millis() - 1, QueueClasses::NONE),
+        WorkState::Ready => (READY, i64::MAX, request.preference),
         WorkState::Blocked | WorkState::Delayed | WorkState::Done | WorkState::Dead => return Ok(Vec::new()),
     };
     let mut candidates = Vec::new();
     for scope in scopes(request) {
-        let mut values = scope.values();
-        values.push(turn_max).push(i64::try_from(rows_max).unwrap_or(i64::MAX));
+        let values = class_values(&scope, request.classes, turn_max, rows_max);
         for row in unit.connection.fetch_all(text, values).await? {
             candidates.push(Candidate {
                 ordinal: row.value(0)?,
@@ -121,28 +152,44 @@ async fn read(
                 event_id: EventId::from_bytes(row.bytes_16(2)?),
                 namespace: row.name(3)?,
                 scope: scope.clone(),
+                class: row.queue_class(4)?,
                 state: tier,
-                turn: row.value(4)?,
-                epoch: row.unsigned_32(5)?,
-                attempt: row.unsigned_32(6)?,
-                failures: row.unsigned_32(7)?,
+                turn: row.value(5)?,
+                epoch: row.unsigned_32(6)?,
+                attempt: row.unsigned_32(7)?,
+                failures: row.unsigned_32(8)?,
             });
         }
     }
-    candidates.sort_unstable_by_key(|candidate| (candidate.turn, candidate.id));
+    candidates.sort_unstable_by_key(|row| (!preference.contains(row.class), row.turn, row.id));
     candidates.truncate(rows_max);
     Ok(candidates)
 }
 
+/// The values of [`class_ranges`]: up to `rows_max` rows of each of `classes`, and none of the others.
+fn class_values(scope: &Scope, classes: QueueClasses, turn_max: i64, rows_max: usize) -> Values {
+    let mut values = Values::default();
+    for class in QueueClass::ALL {
+        let rows_max = if classes.contains(class) { rows_max } else { 0 };
+        values.append(scope.values());
+        values.push(turn_max).push(i64::try_from(rows_max).unwrap_or(i64::MAX));
+    }
+    values
+}
+
 /// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
 async fn promote_due(unit: &mut Unit<'_>, request: &ClaimRequest) -> Result<(), sqlx::Error> {
+    let now = unit.time(request.now);
     for scope in scopes(request) {
-        let mut values = scope.values();
-        values.time(unit.time(request.now)).push(DUE_ROWS_MAX);
-        let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
-        let promoted = unit.connection.execute(text, values).await?;
-        let rows = i64::try_from(promoted).unwrap_or(i64::MAX);
-        unit.count_work_items(&scope, Some(WorkState::Delayed), WorkState::Ready, rows);
+        let values = class_values(&scope, request.classes, now.as_millis(), 1);
+        for row in unit.connection.fetch_all(DUE_CLASSES, values).await? {
+            let mut values = scope.values();
+            values.push(queue_class_code(row.queue_class(0)?)).time(now).push(DUE_ROWS_MAX);
+            let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
+            let promoted = unit.connection.execute(text, values).await?;
+            let rows = i64::try_from(promoted).unwrap_or(i64::MAX);
+            unit.count_work_items(&scope, Some(WorkState::Delayed), WorkState::Ready, rows);
+        }
     }
     Ok(())
 }
@@ -158,6 +205,7 @@ async fn take(
             values.push(row.ordinal).time(lease_until).id(request.lease.as_bytes());
             values.push(work_state_code(row.state)).push(row.turn).push(row.epoch);
             values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type)).push(row.scope.generation.0);
+            values.push(queue_class_code(row.class));
         })
         .await?;
     let won = if usize::try_from(taken) == Ok(candidates.len()) {
@@ -206,7 +254,7 @@ impl Candidate {
     }
 }
 
-/// The ranges of the claim index that a request may take from, each once.
+/// What the ranges of the claim index that a request may take from begin with, each once.
 fn scopes(request: &ClaimRequest) -> BTreeSet<Scope> {
     let generations = |work_type: WorkType| {
         let pack = &request.pack;

@@ -18,6 +18,7 @@ use crate::env::{self, Env};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 
 /// Events without a WorkItem that a report names; it counts them all.
@@ -202,6 +203,8 @@ impl Uncovered {
             namespace: self.namespace,
             scope: self.scope,
             source_key: self.source_key,
+            // What the route's rules would say is not known any more.
+            queue_class: QueueClass::Default,
             created_at: now,
             replays: None,
         }

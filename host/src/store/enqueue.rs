@@ -7,6 +7,7 @@ use crate::model::event::Header;
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 
 /// One verified request.
@@ -43,6 +44,8 @@ pub struct NewEvent {
     pub delivery_key: String,
     /// The source lane that it queues in, if its route orders by source.
     pub source_key: Option<String>,
+    /// The class of its WorkItem.
+    pub queue_class: QueueClass,
     /// SHA-256 of `body`.
     pub payload_digest: [u8; 32],
     /// Its bytes.

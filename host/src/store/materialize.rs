@@ -23,11 +23,12 @@ use super::enqueue::{Delivery, Enqueued, NewEvent};
 use super::error::StoreError;
 use super::lane::{LaneKey, Lanes, Place};
 use super::statement::Statement;
-use super::stored::{work_state_code, work_type_code};
+use super::stored::{queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -78,8 +79,8 @@ static INSERT_EVENTS: Statement = Statement::insert(
 
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, lane_ordinal, \
-     run_after, created_at, epoch, attempt, failures, ignored, replay_of, replay_event)",
-    19,
+     run_after, created_at, epoch, attempt, failures, ignored, replay_of, replay_event, queue_class)",
+    20,
     Conflict::Fail,
 );
 
@@ -139,6 +140,7 @@ pub(super) struct PlannedWorkItem {
     pub(super) namespace: Namespace,
     pub(super) scope: Scope,
     pub(super) source_key: Option<String>,
+    pub(super) queue_class: QueueClass,
     pub(super) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(super) replays: Option<(WorkItemId, i64)>,
@@ -220,7 +222,7 @@ impl Plan {
         receipt: i64,
         event: NewEvent,
     ) -> (EventId, ReceiptId) {
-        let work_item_id = event.work_item_id;
+        let (work_item_id, queue_class) = (event.work_item_id, event.queue_class);
         let known = match self.known.entry(EventKey::of(delivery, &event)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -249,6 +251,7 @@ impl Plan {
                 namespace: delivery.namespace.clone(),
                 scope: Scope { pack: known.pack.clone(), work_type: WORK_TYPE, generation: known.generation },
                 source_key: known.source_key.clone(),
+                queue_class,
                 created_at: delivery.received_at,
                 replays: None,
             });
@@ -310,7 +313,10 @@ pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWork
             values.push(place.lane_id).push(place.ordinal).time(item.created_at).time(item.created_at);
             values.push(0_u32).push(0_u32).push(0_u32).push(false);
             let (parent, event) = item.replays.unzip();
-            values.optional_id(parent.as_ref().map(WorkItemId::as_bytes)).push(event);
+            values
+                .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
+                .push(event)
+                .push(queue_class_code(item.queue_class));
         })
         .await?;
     Ok(())

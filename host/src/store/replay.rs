@@ -21,6 +21,7 @@ use super::{Store, StoreError, finalize};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -85,7 +86,7 @@ static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.lane_id FROM wanted \
+     work_item.pack, work_item.generation, work_item.state, work_item.lane_id, work_item.queue_class FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
@@ -120,6 +121,7 @@ struct Parent {
     scope: Scope,
     state: WorkState,
     lane_id: Option<i64>,
+    queue_class: QueueClass,
 }
 
 /// What a group of requests is about, held until the transaction ends.
@@ -190,6 +192,7 @@ impl Plan {
             namespace: parent.namespace.clone(),
             scope: parent.scope.clone(),
             source_key: event.source_key.clone(),
+            queue_class: parent.queue_class,
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
         });
@@ -246,6 +249,7 @@ fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
         },
         state: row.work_state(7)?,
         lane_id: row.value(8)?,
+        queue_class: row.queue_class(9)?,
     };
     Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
 }

@@ -12,6 +12,7 @@ use super::connection::Row;
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::message::MessageState;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -45,6 +46,14 @@ pub(super) const fn work_type_code(work_type: WorkType) -> i64 {
     match work_type {
         WorkType::ConnectorEvent => 1,
         WorkType::WorkflowActionApply => 2,
+    }
+}
+
+pub(super) const fn queue_class_code(class: QueueClass) -> i64 {
+    match class {
+        QueueClass::Interactive => 0,
+        QueueClass::Default => 1,
+        QueueClass::Bulk => 2,
     }
 }
 
@@ -294,6 +303,12 @@ impl Row {
         let code: i64 = self.value(index)?;
         let all = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
         all.into_iter().find(|kind| work_type_code(*kind) == code).ok_or_else(|| damaged("work type", code))
+    }
+
+    pub(super) fn queue_class(&self, index: usize) -> Result<QueueClass, sqlx::Error> {
+        let code: i64 = self.value(index)?;
+        let found = QueueClass::ALL.into_iter().find(|class| queue_class_code(*class) == code);
+        found.ok_or_else(|| damaged("queue class", code))
     }
 
     pub(super) fn message_state(&self, index: usize) -> Result<MessageState, sqlx::Error> {

@@ -20,6 +20,7 @@ use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, RuntimeId, Wo
 use crate::model::message::NewMessage;
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 
@@ -98,6 +99,11 @@ impl Fixture {
         Self::in_env(Env::system(), clock, |options| options.shards = 1).await
     }
 
+    /// A store on a server, whose database other runtimes can share.
+    pub(crate) async fn on_server() -> Self {
+        Self::with(|options| options.database_url = Some(super::tests::mariadb::create_database())).await
+    }
+
     async fn in_env(env: Env, clock: Arc<ManualClock>, adjust: impl FnOnce(&mut StoreOptions)) -> Self {
         let directory = TempDir::new().unwrap();
         let mut options = options(&directory);
@@ -110,7 +116,7 @@ impl Fixture {
     }
 
     /// Another runtime over the same database, whose clock is off by `skew_ms`.
-    pub(super) async fn beside(&self, skew_ms: i64) -> Self {
+    pub(crate) async fn beside(&self, skew_ms: i64) -> Self {
         let directory = TempDir::new().unwrap();
         let options = StoreOptions { data: directory.path().join("data"), ..self.options.clone() };
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(self.now().as_millis() + skew_ms)));
@@ -152,6 +158,7 @@ impl Fixture {
             work_item_id: WorkItemId::new(self.now(), self.entropy()),
             delivery_key: key.to_owned(),
             source_key: source.map(str::to_owned),
+            queue_class: QueueClass::Default,
             payload_digest: Sha256::digest(body.as_ref()).into(),
             body: Bytes::copy_from_slice(body.as_ref()),
         }
@@ -191,6 +198,8 @@ impl Fixture {
             pack: pack(),
             generations: vec![GENERATION],
             work_types: vec![WorkType::ConnectorEvent],
+            classes: QueueClasses::ALL,
+            preference: QueueClasses::NONE,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(self.now(), self.entropy()),

@@ -4,6 +4,7 @@
 //! - Nothing that is written in a manifest is ignored: unknown keys, and keys that have no effect where they stand, are errors.
 //! - Every error names its line and what to write instead.
 
+mod queue_class;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,8 @@ use self::section::{Section, Value};
 use super::LoadError;
 use crate::model::names::{DestinationName, RouteName};
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering, Route, Verification,
+    Answer, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering, QueueClassRule, Route,
+    Verification,
 };
 
 /// The longest manifest, in bytes.
@@ -49,10 +51,23 @@ const MIB: u64 = 1_024 * 1_024;
 const SECRET_HEADERS: [HeaderName; 3] =
     [http::header::AUTHORIZATION, http::header::COOKIE, http::header::PROXY_AUTHORIZATION];
 
+/// The keys that say where a key is, of which a rule has one.
+const KEY_PLACES: [&str; 2] = ["header", "pointer"];
+
 const MANIFEST_KEYS: [&str; 8] =
     ["name", "version", "build", "imports", "limits", "routes", "destinations", "settings"];
-const ROUTE_KEYS: [&str; 9] =
-    ["path", "verify", "secret", "delivery_key", "source_key", "ordering", "failed_head", "keep_headers", "answer"];
+const ROUTE_KEYS: [&str; 10] = [
+    "path",
+    "verify",
+    "secret",
+    "delivery_key",
+    "source_key",
+    "ordering",
+    "failed_head",
+    "queue_class",
+    "keep_headers",
+    "answer",
+];
 
 /// A manifest as its author wrote it: what the pack declares, and how `forebay pack build` makes its component.
 #[derive(Debug)]
@@ -181,6 +196,7 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         Some(names) => keep_headers(names, &verified.verification)?,
         None => verified.preset.map_or_else(Vec::new, |preset| preset.keep_headers),
     };
+    let queue_class = table.optional("queue_class").map_or(Ok(QueueClassRule::DEFAULT), queue_class::read)?;
     let answer = table.optional("answer").map_or(Ok(Answer::Receipt), answer)?;
     let ordering = match table.optional("ordering") {
         None => Ordering::None,
@@ -204,11 +220,15 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         }
     };
     let verification = verified.verification;
-    Ok(Route { path, verification, delivery_key, source_key, ordering, failed_head, keep_headers, answer })
+    Ok(Route { path, verification, delivery_key, source_key, ordering, failed_head, queue_class, keep_headers, answer })
 }
 
 fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {
-    let mut table = value.section(&["header", "pointer"])?;
+    key_place(&mut value.section(&KEY_PLACES)?)
+}
+
+/// The one place that a table names.
+fn key_place(table: &mut Section<'_>) -> Result<KeyRule, LoadError> {
     match (table.optional("header"), table.optional("pointer")) {
         (Some(header), None) => Ok(KeyRule::Header(header.parse()?)),
         (None, Some(pointer)) => Ok(KeyRule::Pointer(json_pointer(&pointer)?)),

@@ -159,6 +159,15 @@ impl<'t> Value<'t> {
 
     /// A table of text by keys that the author chooses.
     pub(super) fn text_by_key(self, count_max: usize) -> Result<Vec<(String, String)>, LoadError> {
+        self.by_key(count_max, |value| value.text().map(str::to_owned))
+    }
+
+    /// A table of values by keys that the author chooses.
+    pub(super) fn by_key<T>(
+        self,
+        count_max: usize,
+        read: impl Fn(&Value<'_>) -> Result<T, LoadError>,
+    ) -> Result<Vec<(String, T)>, LoadError> {
         let table = self.value.as_table().ok_or_else(|| self.expected("a table"))?;
         if table.len() > count_max {
             return Err(self.error(&format!("has {} entries: at most {count_max} are allowed", table.len())));
@@ -166,7 +175,7 @@ impl<'t> Value<'t> {
         let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'t>>)| {
             let key: &std::borrow::Cow<'_, str> = key.get_ref();
             let place = Value::new(self.text, format!("{}.{key}", self.key), value.clone());
-            Ok((key.to_string(), place.text()?.to_owned()))
+            Ok((key.to_string(), read(&place)?))
         };
         table.iter().map(entry).collect()
     }

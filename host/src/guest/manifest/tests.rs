@@ -2,6 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::model::pack::{HmacScheme, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignedPart};
+use crate::model::queue::{QueueClass, QueueClasses};
 
 const SMALLEST: &str = r#"
 name = "acme"
@@ -35,6 +36,7 @@ fn what_a_manifest_does_not_say_has_a_default() {
     assert_eq!(route.verification, Verification::Plain);
     assert_eq!((&route.delivery_key, &route.source_key), (&None, &None));
     assert_eq!((route.ordering, &route.answer), (Ordering::None, &Answer::Receipt));
+    assert_eq!(route.queue_class, QueueClassRule::Fixed(QueueClass::Default));
 }
 
 #[test]
@@ -54,6 +56,7 @@ fn every_key_is_read() {
         ordering = "source"
         source_key = { pointer = "/repository/full_name" }
         failed_head = { retrying = "skip", dead = "block" }
+        queue_class = { header = "X-GitHub-Event", values = { push = "interactive", status = "bulk" } }
         keep_headers = ["X-GitHub-Event"]
         answer = { status = 204 }
     "#;
@@ -75,6 +78,13 @@ fn every_key_is_read() {
     assert_eq!(route.delivery_key, Some(KeyRule::Header(HeaderName::from_static("x-github-delivery"))));
     assert_eq!(route.source_key, Some(KeyRule::Pointer("/repository/full_name".to_owned())));
     assert_eq!(route.failed_head, FailedHeadPolicy { retrying: HeadPolicy::Skip, dead: HeadPolicy::Block });
+    let queue_class = QueueClassRule::ByValue {
+        place: KeyRule::Header(HeaderName::from_static("x-github-event")),
+        classes: [("push".to_owned(), QueueClass::Interactive), ("status".to_owned(), QueueClass::Bulk)].into(),
+        otherwise: QueueClass::Default,
+    };
+    assert_eq!(route.queue_class, queue_class);
+    assert_eq!(manifest.queue_classes(), QueueClasses::ALL);
     assert_eq!(route.keep_headers, [HeaderName::from_static("x-github-event")]);
     assert_eq!(route.answer, Answer::Empty(StatusCode::NO_CONTENT));
 }
@@ -261,6 +271,35 @@ fn a_scheme_that_proves_nothing_is_refused() {
         &hmac("signed = [\"timestamp\", \"body\"]"),
         expect![
             "pack.toml line 6: `signed` contains \"timestamp\": say where it is, `timestamp = { header = \"..\" }`"
+        ],
+    );
+}
+
+#[test]
+fn a_queue_class_is_a_word_or_goes_by_a_value() {
+    let route = accepted_route("verify = \"plain\"\nqueue_class = \"bulk\"");
+    assert_eq!(route.queue_class, QueueClassRule::Fixed(QueueClass::Bulk));
+    let route = accepted_route(
+        "verify = \"plain\"\nqueue_class = { pointer = \"/kind\", values = { a = \"default\" }, otherwise = \"bulk\" }",
+    );
+    let QueueClassRule::ByValue { place, otherwise, .. } = route.queue_class else { panic!("{:?}", route.queue_class) };
+    assert_eq!((place, otherwise), (KeyRule::Pointer("/kind".to_owned()), QueueClass::Bulk));
+    refused_route(
+        "verify = \"plain\"\nqueue_class = \"bulky\"",
+        expect!["pack.toml line 6: `routes.queue_class` cannot be `bulky`: did you mean `bulk`?"],
+    );
+    refused_route(
+        "verify = \"plain\"\nqueue_class = { values = { a = \"bulk\" } }",
+        expect![[r#"pack.toml line 6: a key has one place: `{ header = "x-id" }` or `{ pointer = "/id" }`"#]],
+    );
+    refused_route(
+        "verify = \"plain\"\nqueue_class = { header = \"x-kind\" }",
+        expect![[r#"pack.toml line 6: `values` is missing: add for example `values = { import = "bulk" }`"#]],
+    );
+    refused_route(
+        "verify = \"plain\"\nqueue_class = { header = \"x-kind\", values = { a = \"urgent\" } }",
+        expect![
+            "pack.toml line 6: `routes.queue_class.values.a` cannot be `urgent`: it is one of `interactive`, `default`, `bulk`"
         ],
     );
 }

@@ -20,7 +20,8 @@ fn route(delivery_key: Option<KeyRule>, source_key: Option<KeyRule>) -> Route {
 }
 
 fn keys(delivery: Option<&str>, source: Option<&str>) -> Result<Keys, Refusal> {
-    Ok(Keys { delivery: delivery.map(str::to_owned), source: source.map(str::to_owned) })
+    let queue_class = QueueClass::Default;
+    Ok(Keys { delivery: delivery.map(str::to_owned), source: source.map(str::to_owned), queue_class })
 }
 
 fn headers(pairs: &[(HeaderName, &[u8])]) -> HeaderMap {
@@ -92,4 +93,27 @@ fn a_long_key_becomes_its_hash_and_stays_a_key_of_its_own() {
     assert_eq!(of(&longest), longest);
     let (one, other) = (of(&format!("{longest}1")), of(&format!("{longest}2")));
     assert!(one.starts_with("sha256:") && one.len() == 71 && one != other);
+}
+
+// QCL-1: the class is decided at admission, by what the manifest says.
+#[test]
+fn a_queue_class_is_the_routes_or_goes_by_a_value() {
+    let class = |rule: QueueClassRule, request: &HeaderMap, body: &[u8]| {
+        find(&Route { queue_class: rule, ..plain_route("hooks") }, request, body).unwrap().queue_class
+    };
+    assert_eq!(class(QueueClassRule::Fixed(QueueClass::Bulk), &HeaderMap::new(), b""), QueueClass::Bulk);
+    let by = |place| QueueClassRule::ByValue {
+        place,
+        classes: [("import".to_owned(), QueueClass::Bulk), ("7".to_owned(), QueueClass::Default)].into(),
+        otherwise: QueueClass::Interactive,
+    };
+    let by_header = |value: &[u8]| class(by(KeyRule::Header(SOURCE)), &headers(&[(SOURCE, value)]), b"not json");
+    assert_eq!(by_header(b"import"), QueueClass::Bulk);
+    assert_eq!(by_header(b"Import"), QueueClass::Interactive);
+    let by_pointer = |body: &str| class(by(KeyRule::Pointer("/kind".to_owned())), &HeaderMap::new(), body.as_bytes());
+    assert_eq!(by_pointer(r#"{"kind": "import"}"#), QueueClass::Bulk);
+    assert_eq!(by_pointer(r#"{"kind": 7}"#), QueueClass::Default);
+    for body in [r#"{"kind": null}"#, "{}", "not json", ""] {
+        assert_eq!(by_pointer(body), QueueClass::Interactive, "{body}");
+    }
 }

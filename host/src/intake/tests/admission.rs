@@ -6,7 +6,8 @@ use super::client::request;
 use super::fixture::{NOW, Setup, World, delivery, github_route, name, plain_route, signature};
 use crate::intake::IntakeOptions;
 use crate::model::event::Header;
-use crate::model::pack::{Answer, KeyRule, Ordering, Route};
+use crate::model::pack::{Answer, KeyRule, Ordering, QueueClassRule, Route};
+use crate::model::queue::QueueClass;
 
 // ADM-3, MAT-1
 #[tokio::test]
@@ -183,6 +184,25 @@ async fn one_key_on_two_routes_is_two_deliveries() {
         assert_eq!((reply.status, &reply.json()["duplicate"]), (202, &serde_json::json!(false)));
     }
     assert_eq!(world.events().await.len(), 2);
+}
+
+// QCL-1: a class is given at admission, by the route's rule.
+#[tokio::test]
+async fn a_delivery_is_of_the_class_that_its_route_says() {
+    let queue_class = QueueClassRule::ByValue {
+        place: KeyRule::Header(name("x-kind")),
+        classes: [("import".to_owned(), QueueClass::Bulk)].into(),
+        otherwise: QueueClass::Interactive,
+    };
+    let routes = vec![Route { queue_class, ..plain_route("mixed") }, plain_route("plain")];
+    let world = World::start(Setup { routes, ..Setup::default() }).await;
+    for (path, kind) in [("mixed", "import"), ("mixed", "import"), ("mixed", "click"), ("plain", "import")] {
+        let request = request("POST", &format!("/in/acme/{path}"), &[("x-kind", kind)], b"{}");
+        assert_eq!(world.send(&request).await.status, 202);
+    }
+    assert_eq!(world.claim_of(QueueClass::Bulk).await, 2);
+    assert_eq!(world.claim_of(QueueClass::Interactive).await, 1);
+    assert_eq!(world.claim_of(QueueClass::Default).await, 1);
 }
 
 // ADM-4: whatever a provider calls its body, and whatever bytes are in it, is stored as it came.

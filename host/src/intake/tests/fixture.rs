@@ -21,12 +21,15 @@ use crate::intake::admit::Intake;
 use crate::intake::server::{self, Bounds};
 use crate::intake::{ActiveGeneration, IntakeOptions, RouteTable};
 use crate::model::event::Event;
-use crate::model::pack::{Answer, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, Route, Verification};
+use crate::model::pack::{
+    Answer, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route, Verification,
+};
 use crate::model::presets::preset;
+use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::secrets::Secrets;
 use crate::store::testing::{Fixture, GENERATION, START, namespace, pack};
-use crate::store::{EventFilter, PageRequest, Store};
+use crate::store::{CLAIM_ROWS_MAX, ClaimRequest, EventFilter, PageRequest, Store};
 
 /// What the host's clock shows.
 pub(in crate::intake) const NOW: Timestamp = START;
@@ -43,6 +46,7 @@ pub(in crate::intake) fn plain_route(path: &str) -> Route {
         source_key: None,
         ordering: Ordering::None,
         failed_head: FailedHeadPolicy::DEFAULT,
+        queue_class: QueueClassRule::DEFAULT,
         keep_headers: Vec::new(),
         answer: Answer::Receipt,
     }
@@ -103,10 +107,16 @@ pub(super) struct World {
     pub(super) stop: CancellationToken,
     serving: JoinHandle<()>,
     metrics: PrometheusHandle,
-    _shared: Fixture,
+    shared: Fixture,
 }
 
 impl World {
+    /// Claims all work items of this class. Returns how many there were.
+    pub(super) async fn claim_of(&self, class: QueueClass) -> usize {
+        let request = ClaimRequest { classes: QueueClasses::of(&[class]), ..self.shared.request(CLAIM_ROWS_MAX) };
+        self.store.claim(request).await.unwrap().len()
+    }
+
     pub(super) async fn start(setup: Setup) -> Self {
         let shared = Fixture::new().await;
         let (store, env) = (shared.store.clone(), shared.env.clone());
@@ -128,7 +138,7 @@ impl World {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let serving = env::spawn("intake", server::run(listener, intake, setup.bounds, stop.clone()));
-        Self { address, store, stop, serving, metrics, _shared: shared }
+        Self { address, store, stop, serving, metrics, shared }
     }
 
     /// A new connection.

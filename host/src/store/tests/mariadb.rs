@@ -6,7 +6,7 @@ use crate::cli::rig::mariadb::MariaDb;
 use crate::store::DatabaseUrl;
 
 /// An empty database. The first test that wants one starts the server, which ends with the process.
-pub(super) fn create_database() -> DatabaseUrl {
+pub(in crate::store) fn create_database() -> DatabaseUrl {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     let server = SERVER.get_or_init(|| MariaDb::start().expect("a server starts"));
     server.create_database().expect("a database is created").parse().expect("it has a URL")

@@ -2,7 +2,7 @@
 //! `conformance`, and is tried on each engine; the rest is about one of them.
 
 mod lifecycle;
-mod mariadb;
+pub(super) mod mariadb;
 mod on_mariadb;
 mod on_sqlite;
 mod shared;
@@ -22,6 +22,7 @@ use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, LeaseToken, MessageId, RuntimeId, WorkItemId};
 use crate::model::message::MessageState;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 

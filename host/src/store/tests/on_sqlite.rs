@@ -4,6 +4,8 @@ use super::*;
 
 #[path = "conformance/claiming.rs"]
 mod claiming;
+#[path = "conformance/classes.rs"]
+mod classes;
 #[path = "conformance/costs.rs"]
 mod costs;
 #[path = "conformance/covering.rs"]

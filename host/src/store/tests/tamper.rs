@@ -9,6 +9,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 
 use super::Fixture;
+use crate::model::queue::QueueClasses;
+use crate::store::ClaimRequest;
 use crate::store::claiming;
 use crate::store::connection::Connection;
 use crate::store::dialect::Engine;
@@ -82,6 +84,11 @@ impl Fixture {
     /// What the engine does for a claim of 32 rows, which is then undone: virtual machine steps of SQLite, rows that a
     /// server's handlers read.
     pub(super) async fn claim_cost(&self) -> u64 {
+        self.claim_cost_of(QueueClasses::ALL).await
+    }
+
+    /// The same for a claim of these classes.
+    pub(super) async fn claim_cost_of(&self, classes: QueueClasses) -> u64 {
         let mut tampering = Tampering::with(self).await;
         let mut cost = 0;
         // The second time, the pages are cached and the statements prepared.
@@ -95,7 +102,7 @@ impl Fixture {
                 });
             }
             let before = tampering.rows_read().await;
-            self.claim_and_undo(&mut tampering).await;
+            self.claim_and_undo(&mut tampering, classes).await;
             cost = tampering.rows_read().await - before + counter.load(Ordering::Relaxed);
             if let Tampering::Sqlite(connection) = &mut tampering {
                 connection.lock_handle().await.unwrap().remove_progress_handler();
@@ -105,12 +112,12 @@ impl Fixture {
         cost
     }
 
-    async fn claim_and_undo(&self, tampering: &mut Tampering) {
+    async fn claim_and_undo(&self, tampering: &mut Tampering, classes: QueueClasses) {
         let mut connection = tampering.connection();
         connection.begin().await.unwrap();
         let terms = Terms { shard_count: 1, stripe: 0, database_now: None };
         let mut unit = Unit::new(connection, Sequences::default(), terms, 0);
-        let answers = claiming::apply(&mut unit, vec![self.request(32)]).await.unwrap();
+        let answers = claiming::apply(&mut unit, vec![ClaimRequest { classes, ..self.request(32) }]).await.unwrap();
         assert_eq!(answers[0].as_ref().unwrap().len(), 32);
         unit.connection.rollback().await.unwrap();
     }

@@ -59,3 +59,39 @@ async fn a_claims_cost_does_not_grow_with_the_backlog() {
         assert!(cost * 10 <= base * 13, "{shape}: {cost} steps instead of {base}");
     }
 }
+
+/// [`fill`], with rows of one class and no order among them.
+async fn fill_class(fixture: &Fixture, queue_class: QueueClass, rows: usize) {
+    let event = |n| NewEvent { queue_class, ..fixture.event(&format!("{}-{n}", queue_class.as_str()), None, "{}") };
+    for first in (0..rows).step_by(1_000) {
+        let events = (first..(first + 1_000).min(rows)).map(event).collect();
+        fixture.store.enqueue(fixture.delivery(events)).await.unwrap();
+    }
+}
+
+// CLM-9, QCL-1
+#[tokio::test]
+async fn a_claim_of_a_class_does_not_pay_for_the_backlog_of_another() {
+    const BACKLOG: usize = 10_000;
+    let latency = QueueClasses::of(&[QueueClass::Interactive, QueueClass::Default]);
+    let plain = start().await;
+    fill_class(&plain, QueueClass::Interactive, 32).await;
+    let base = plain.claim_cost_of(latency).await;
+
+    let ready = start().await;
+    fill_class(&ready, QueueClass::Bulk, BACKLOG).await;
+    fill_class(&ready, QueueClass::Interactive, 32).await;
+
+    // They are due, and only a claim of theirs makes them ready.
+    let due = start().await;
+    fill_class(&due, QueueClass::Bulk, BACKLOG).await;
+    let run_after = due.now() + Duration::from_secs(1);
+    finish_all(&due, Disposition::Retry { failure: failure(), run_after, leaves_lane: false }).await;
+    due.advance(Duration::from_secs(2));
+    fill_class(&due, QueueClass::Interactive, 32).await;
+
+    for (shape, fixture) in [("ready", ready), ("due", due)] {
+        let cost = fixture.claim_cost_of(latency).await;
+        assert!(cost * 10 <= base * 13, "{shape}: {cost} steps instead of {base}");
+    }
+}
