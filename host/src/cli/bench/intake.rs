@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
 }
 
 /// What is admitted stays in the queue, as under a long backlog: intake is measured, not execution.
-const HELD_BACK: &str = "[inbound]\nworkers_per_pack = 1\nmax_processing_rows = 1\n";
+const HELD_BACK: &str = "[inbound]\nworkers_per_pack = 1\n";
 
 /// A host with no executor to speak of: what is admitted stays where it is, as under a long backlog.
 async fn measure_host(shared: &Shared, deliveries: Arc<Vec<Delivery>>, env: &Env) -> anyhow::Result<Admitted> {
