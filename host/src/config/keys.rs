@@ -23,10 +23,11 @@ pub(super) const NAME_PART: &str = "NAME";
 pub(super) const VARIABLE_PREFIX: &str = "FOREBAY_";
 
 /// Variables that are no keys: what they are for.
-pub(super) const OTHER_VARIABLES: [(&str, &str); 3] = [
+pub(super) const OTHER_VARIABLES: [(&str, &str); 4] = [
     ("FOREBAY_CONFIG", "The configuration file, where `--config` is not given."),
     ("FOREBAY_LOG", "A log filter by module (`forebay=info,forebay::timeline=debug`); overrides `log.level`."),
     ("FOREBAY_ADMIN_URL", "The running host that commands talk to, where `--admin` is not given."),
+    ("FOREBAY_GUEST_TARGET_DIR", "Where `forebay pack build` compiles, where `--target-directory` is not given."),
 ];
 
 /// What a key may be set to.
