@@ -42,6 +42,7 @@ use crate::timeline::{self, TimelineError};
 
 pub use crate::config::{Config, ConfigError, FlagSetting, Sources, reference};
 pub use doctor::{Finding, Health, diagnose};
+pub use options::check;
 pub use running::{Running, ShutdownError};
 
 /// What a host is started with beside its configuration.

@@ -40,6 +40,11 @@ pub(super) fn shared_database(config: &Config) -> Result<Option<DatabaseUrl>, St
     config.database_url.as_ref().map(database_url).transpose()
 }
 
+/// Refuses, before anything is started, what only the module that a setting is for can tell to be wrong.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    config.database_url.as_ref().map(database_url).transpose().map(|_| ())
+}
+
 fn database_url(url: &Secret) -> Result<DatabaseUrl, StartError> {
     let url = std::str::from_utf8(url.expose()).map_err(|error| StartError::Database(error.to_string()))?;
     url.parse().map_err(StartError::Database)

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::exit::Failure;
 use super::output::print;
-use crate::app::{Config, Sources, reference};
+use crate::app::{self, Config, Sources, reference};
 
 /// `forebay config`.
 #[derive(Debug, Args)]
@@ -26,6 +26,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
         return Ok(print(&reference())?);
     };
     let sources = Sources { file: Some(&file), environment: std::env::vars_os().collect(), flags: Vec::new() };
-    Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))?;
+    let config = Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))?;
+    app::check(&config).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(print(&format!("{} can be used\n", file.display()))?)
 }

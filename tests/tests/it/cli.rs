@@ -161,3 +161,21 @@ async fn an_unknown_key_is_an_error_that_names_the_nearest() -> anyhow::Result<(
     assert!(said.contains("line 2") && said.contains("inbound.workers_per_pack"), "{said}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_cannot_be_meant_is_refused_before_the_start_and_its_password_is_not_shown()
+-> anyhow::Result<()> {
+    let world = World::prepare(&["github"], "").await?;
+    let file = world.site.path().join("wrong.toml");
+    for (url, reason) in [
+        ("postgres://user:hunter2@db/forebay", "does not begin with mysql://"),
+        ("mysql://user:hunter2@db:3306", "names no database"),
+    ] {
+        std::fs::write(&file, format!("[database]\nurl = \"{url}\"\n"))?;
+        let output = forebay(&world, &["config", "--check", file.to_str().expect("it is UTF-8")]);
+        assert_eq!(output.status.code(), Some(2), "{url}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("database.url") && said.contains(reason) && !said.contains("hunter2"), "{said}");
+    }
+    Ok(())
+}
