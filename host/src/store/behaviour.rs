@@ -131,7 +131,7 @@ impl<'c> Watch<'c> {
     async fn last(&mut self, session: Session, lock: &'static str) -> Result<i64, sqlx::Error> {
         let text = format!("SELECT last FROM sequence WHERE name = ?{lock}");
         let values = values![self.row.as_str()];
-        self.session(session).fetch_one(super::statement::constant(text), values).await?.value(0)
+        self.session(session).fetch_one(&text, values).await?.value(0)
     }
 
     fn session(&mut self, session: Session) -> &mut Connection<'c> {

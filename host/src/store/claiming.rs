@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
 use super::replay;
-use super::statement::Statement;
+use super::statement::{Statement, Text};
 use super::stored::{Values, queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
@@ -24,7 +24,7 @@ const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 const DUE_SQLITE: &str = "\
     UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND queue_class = ? \
-    AND turn <= ? ORDER BY turn, id LIMIT ?)";
+    AND turn <= ? ORDER BY turn, id LIMIT ? + 0)";
 
 /// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
 const DUE_MYSQL: &str = "\
@@ -67,11 +67,11 @@ macro_rules! candidates {
     };
 }
 
-const STALE: &str = candidates!("state = 3");
-const READY: &str = candidates!("state = 1");
+static STALE: Text = Text::new(candidates!("state = 3"));
+static READY: Text = Text::new(candidates!("state = 1"));
 
 /// The classes that have rows whose delay is over.
-const DUE_CLASSES: &str = class_ranges!("queue_class", "state = 2");
+static DUE_CLASSES: Text = Text::new(class_ranges!("queue_class", "state = 2"));
 
 static TAKE: Statement = Statement::update(
     "work_item",
@@ -138,14 +138,15 @@ async fn read(
 ) -> Result<Vec<Candidate>, sqlx::Error> {
     let (text, turn_max, preference) = match tier {
         // A lease holds to its last millisecond.
-        WorkState::Processing => (STALE, unit.time(request.now).as_millis() - 1, QueueClasses::NONE),
-        WorkState::Ready => (READY, i64::MAX, request.preference),
+        WorkState::Processing => (&STALE, unit.time(request.now).as_millis() - 1, QueueClasses::NONE),
+        WorkState::Ready => (&READY, i64::MAX, request.preference),
         WorkState::Blocked | WorkState::Delayed | WorkState::Done | WorkState::Dead => return Ok(Vec::new()),
     };
+    let engine = unit.connection.engine();
     let mut candidates = Vec::new();
     for scope in scopes(request) {
         let values = class_values(&scope, request.classes, turn_max, rows_max);
-        for row in unit.connection.fetch_all(text, values).await? {
+        for row in unit.connection.fetch_all(text.of(engine), values).await? {
             candidates.push(Candidate {
                 ordinal: row.value(0)?,
                 id: WorkItemId::from_bytes(row.bytes_16(1)?),
@@ -180,12 +181,13 @@ fn class_values(scope: &Scope, classes: QueueClasses, turn_max: i64, rows_max: u
 /// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
 async fn promote_due(unit: &mut Unit<'_>, request: &ClaimRequest) -> Result<(), sqlx::Error> {
     let now = unit.time(request.now);
+    let engine = unit.connection.engine();
     for scope in scopes(request) {
         let values = class_values(&scope, request.classes, now.as_millis(), 1);
-        for row in unit.connection.fetch_all(DUE_CLASSES, values).await? {
+        for row in unit.connection.fetch_all(DUE_CLASSES.of(engine), values).await? {
             let mut values = scope.values();
             values.push(queue_class_code(row.queue_class(0)?)).time(now).push(DUE_ROWS_MAX);
-            let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
+            let text = engine.pick(DUE_SQLITE, DUE_MYSQL);
             let promoted = unit.connection.execute(text, values).await?;
             let rows = i64::try_from(promoted).unwrap_or(i64::MAX);
             unit.count_work_items(&scope, Some(WorkState::Delayed), WorkState::Ready, rows);

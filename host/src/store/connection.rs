@@ -1,11 +1,14 @@
 //! A connection to either engine, and the rows that it gives.
 
+use futures_util::TryStreamExt as _;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, Decode, MySql, Row as _, SqlSafeStr, Sqlite, Type};
+use sqlx::{AssertSqlSafe, Decode, Either, Executor as _, MySql, Row as _, Sqlite, Type};
 
 use super::dialect::Engine;
 use super::stored::Values;
+
+const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
 /// A connection, for as long as somebody uses it.
 pub(super) enum Connection<'c> {
@@ -13,7 +16,7 @@ pub(super) enum Connection<'c> {
     Sqlite {
         /// The connection.
         connection: &'c mut SqliteConnection,
-        /// Writes that nobody has asked the outcome of yet.
+        /// What nobody has asked the outcome of yet.
         deferred: Deferred,
     },
     /// To a server.
@@ -25,21 +28,45 @@ pub(super) enum Connection<'c> {
     },
 }
 
-/// Writes that wait for the next statement. The driver's thread is asked once for all of them.
+/// Statements that wait for the next one. The driver's thread is asked once for all of them.
 #[derive(Default)]
 pub(super) struct Deferred {
     text: String,
     values: Values,
+    statements: usize,
 }
 
 impl Deferred {
-    /// These, and behind them one more statement.
-    fn before(&mut self, text: &str, values: Values) -> (String, Values) {
-        let mut whole = std::mem::take(self);
-        whole.text.push_str(text);
-        whole.values.append(values);
-        (whole.text, whole.values)
+    fn push(&mut self, text: &str, values: Values) {
+        self.text.push_str(text);
+        self.text.push(';');
+        self.values.append(values);
+        self.statements += 1;
     }
+}
+
+impl From<CommitError> for sqlx::Error {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Before(error) | CommitError::At(error) => error,
+        }
+    }
+}
+
+/// What the last one of several statements gave.
+#[derive(Default)]
+struct Outcome {
+    rows: Vec<Row>,
+    affected: u64,
+}
+
+/// Why a transaction did not become durable.
+#[derive(Debug)]
+pub(super) enum CommitError {
+    /// A write before the commit failed: nothing is committed.
+    Before(sqlx::Error),
+    /// The commit itself: whether it came about is not known.
+    At(sqlx::Error),
 }
 
 impl<'c> Connection<'c> {
@@ -69,27 +96,41 @@ impl Connection<'_> {
         }
     }
 
-    /// Begins a transaction: on SQLite as the one that will write.
+    /// Begins a transaction: on SQLite as the one that will write, and with its first statement.
     pub(super) async fn begin(&mut self) -> Result<(), sqlx::Error> {
-        self.run(self.engine().pick("BEGIN IMMEDIATE", "START TRANSACTION")).await
+        match self {
+            Connection::Sqlite { deferred, .. } => {
+                deferred.push(BEGIN_SQLITE, Values::default());
+                Ok(())
+            }
+            Connection::MySql { .. } => self.run("START TRANSACTION").await,
+        }
     }
 
     /// Makes a transaction durable.
-    pub(super) async fn commit(&mut self) -> Result<(), sqlx::Error> {
+    pub(super) async fn commit(&mut self) -> Result<(), CommitError> {
         match self {
             Connection::Sqlite { connection, deferred } => {
-                let (text, values) = deferred.before("COMMIT", Values::default());
-                let committed = sqlx::query_with(AssertSqlSafe(text), values.into_sqlite());
-                committed.execute(&mut **connection).await.map(|_| ())
+                let mut all = std::mem::take(deferred);
+                let before = all.statements;
+                all.push("COMMIT", Values::default());
+                let mut done = 0;
+                ask(connection, all, &mut done).await.map(|_| ()).map_err(|error| match done < before {
+                    true => CommitError::Before(error),
+                    false => CommitError::At(error),
+                })
             }
-            Connection::MySql { .. } => self.run("COMMIT").await,
+            Connection::MySql { .. } => self.run("COMMIT").await.map_err(CommitError::At),
         }
     }
 
     /// Undoes a transaction.
     pub(super) async fn rollback(&mut self) -> Result<(), sqlx::Error> {
         if let Connection::Sqlite { deferred, .. } = self {
-            *deferred = Deferred::default();
+            let unsent = std::mem::take(deferred);
+            if unsent.text.starts_with(BEGIN_SQLITE) {
+                return Ok(());
+            }
         }
         self.run("ROLLBACK").await
     }
@@ -98,23 +139,11 @@ impl Connection<'_> {
     pub(super) async fn write(&mut self, text: &'static str, values: Values) -> Result<(), sqlx::Error> {
         match self {
             Connection::Sqlite { deferred, .. } => {
-                (deferred.text, deferred.values) = deferred.before(text, values);
-                deferred.text.push(';');
+                deferred.push(text, values);
                 Ok(())
             }
             Connection::MySql { .. } => self.execute(text, values).await.map(|_| ()),
         }
-    }
-
-    /// Does the writes that wait.
-    async fn flush(&mut self) -> Result<(), sqlx::Error> {
-        if let Connection::Sqlite { connection, deferred } = self
-            && !deferred.text.is_empty()
-        {
-            let Deferred { text, values } = std::mem::take(deferred);
-            sqlx::query_with(AssertSqlSafe(text), values.into_sqlite()).execute(&mut **connection).await?;
-        }
-        Ok(())
     }
 
     /// Runs a statement that is no query, without preparing it.
@@ -126,56 +155,61 @@ impl Connection<'_> {
     }
 
     /// Runs a statement. Returns how many rows it concerned: those that it found, changed by it or not.
-    pub(super) async fn execute(&mut self, text: impl SqlSafeStr, values: Values) -> Result<u64, sqlx::Error> {
-        self.flush().await?;
-        Ok(match self {
-            Connection::Sqlite { connection, .. } => {
-                sqlx::query_with(text, values.into_sqlite()).execute(&mut **connection).await?.rows_affected()
-            }
-            Connection::MySql { connection, .. } => {
-                sqlx::query_with(text, values.into_mysql()).execute(&mut **connection).await?.rows_affected()
-            }
-        })
+    pub(super) async fn execute(&mut self, text: &str, values: Values) -> Result<u64, sqlx::Error> {
+        Ok(self.ask(text, values).await?.affected)
     }
 
     /// Reads all rows that a statement gives.
-    pub(super) async fn fetch_all(&mut self, text: impl SqlSafeStr, values: Values) -> Result<Vec<Row>, sqlx::Error> {
-        self.flush().await?;
-        Ok(match self {
-            Connection::Sqlite { connection, .. } => {
-                let rows = sqlx::query_with(text, values.into_sqlite()).fetch_all(&mut **connection).await?;
-                rows.into_iter().map(Row::Sqlite).collect()
-            }
-            Connection::MySql { connection, .. } => {
-                let rows = sqlx::query_with(text, values.into_mysql()).fetch_all(&mut **connection).await?;
-                rows.into_iter().map(Row::MySql).collect()
-            }
-        })
+    pub(super) async fn fetch_all(&mut self, text: &str, values: Values) -> Result<Vec<Row>, sqlx::Error> {
+        Ok(self.ask(text, values).await?.rows)
     }
 
     /// Reads the first row that a statement gives, if it gives any.
-    pub(super) async fn fetch_optional(
-        &mut self,
-        text: impl SqlSafeStr,
-        values: Values,
-    ) -> Result<Option<Row>, sqlx::Error> {
-        self.flush().await?;
-        Ok(match self {
-            Connection::Sqlite { connection, .. } => {
-                let row = sqlx::query_with(text, values.into_sqlite()).fetch_optional(&mut **connection).await?;
-                row.map(Row::Sqlite)
+    pub(super) async fn fetch_optional(&mut self, text: &str, values: Values) -> Result<Option<Row>, sqlx::Error> {
+        Ok(self.fetch_all(text, values).await?.into_iter().next())
+    }
+
+    async fn ask(&mut self, text: &str, values: Values) -> Result<Outcome, sqlx::Error> {
+        match self {
+            Connection::Sqlite { connection, deferred } => {
+                let mut all = std::mem::take(deferred);
+                all.push(text, values);
+                ask(connection, all, &mut 0).await
             }
             Connection::MySql { connection, .. } => {
-                let row = sqlx::query_with(text, values.into_mysql()).fetch_optional(&mut **connection).await?;
-                row.map(Row::MySql)
+                let mut answer = connection.fetch_many(sqlx::query_with(AssertSqlSafe(text), values.into_mysql()));
+                let mut outcome = Outcome::default();
+                while let Some(step) = answer.try_next().await? {
+                    match step {
+                        Either::Left(done) => outcome.affected = done.rows_affected(),
+                        Either::Right(row) => outcome.rows.push(Row::MySql(row)),
+                    }
+                }
+                Ok(outcome)
             }
-        })
+        }
     }
 
     /// Reads the one row that a statement gives.
-    pub(super) async fn fetch_one(&mut self, text: impl SqlSafeStr, values: Values) -> Result<Row, sqlx::Error> {
+    pub(super) async fn fetch_one(&mut self, text: &str, values: Values) -> Result<Row, sqlx::Error> {
         self.fetch_optional(text, values).await?.ok_or(sqlx::Error::RowNotFound)
     }
+}
+
+/// Asks the embedded database all of it at once. `done` counts the statements that came to their end.
+async fn ask(connection: &mut SqliteConnection, all: Deferred, done: &mut usize) -> Result<Outcome, sqlx::Error> {
+    let mut answer = connection.fetch_many(sqlx::query_with(AssertSqlSafe(all.text), all.values.into_sqlite()));
+    let mut outcome = Outcome::default();
+    while let Some(step) = answer.try_next().await? {
+        match step {
+            Either::Left(ended) => {
+                *done += 1;
+                outcome.affected = ended.rows_affected();
+            }
+            Either::Right(row) => outcome.rows.push(Row::Sqlite(row)),
+        }
+    }
+    Ok(outcome)
 }
 
 /// A row that either engine gave.

@@ -137,7 +137,7 @@ async fn repair_batch(
         let mut unit = Unit::new(connection.reborrow(), sequences.clone(), TERMS, attempt);
         unit.connection.begin().await?;
         let committed = match cover(&mut unit, ordinals.clone(), env).await {
-            Ok(done) => unit.connection.commit().await.map(|()| done),
+            Ok(done) => unit.connection.commit().await.map(|()| done).map_err(sqlx::Error::from),
             Err(error) => Err(error),
         };
         match committed {

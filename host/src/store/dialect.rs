@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | a list of rows | `VALUES` | `SELECT .. UNION ALL ..`: TiDB has no table constructor |
 //! | join in the order written | `CROSS JOIN` | `STRAIGHT_JOIN` |
+//! | a limit that is bound | `LIMIT ? + 0`: a bare one is planned anew each time | `LIMIT ?` |
 //! | update from a list | `UPDATE .. FROM` | `UPDATE list STRAIGHT_JOIN table` |
 //! | a row that is there already | `ON CONFLICT` | `ON DUPLICATE KEY UPDATE` |
 //! | a read that holds what it read | the one writer holds all | `FOR UPDATE`, `LOCK IN SHARE MODE` |
@@ -38,7 +39,7 @@ impl Engine {
     }
 
     /// One of two texts, where the engines force two.
-    pub(super) const fn pick(self, sqlite: &'static str, mysql: &'static str) -> &'static str {
+    pub(super) const fn pick<T: ?Sized>(self, sqlite: &'static T, mysql: &'static T) -> &'static T {
         match self {
             Engine::Sqlite => sqlite,
             Engine::MySql { .. } => mysql,
@@ -123,7 +124,7 @@ impl Shape {
         match self {
             Shape::Select { wanted, select, lock } => {
                 let list = list(engine, columns, size, false);
-                let select = in_order(engine, select);
+                let select = self::select(engine, select);
                 format!("WITH wanted {wanted} AS ({list}) {select}{}", lock.suffix(engine))
             }
             Shape::Insert { into, conflict } => {
@@ -155,10 +156,13 @@ impl Shape {
     }
 }
 
-/// A select in which the tables are joined in the order written.
-pub(super) fn in_order(engine: Engine, select: &str) -> String {
+/// A select in which the tables are joined in the order written, and which is prepared once.
+///
+/// SQLite plans a statement anew whenever a value is bound to a bare `LIMIT ?`, to plan for that very number; a sum is
+/// no number that it looks at.
+pub(super) fn select(engine: Engine, select: &str) -> String {
     match engine {
-        Engine::Sqlite => select.to_owned(),
+        Engine::Sqlite => select.replace("LIMIT ?", "LIMIT ? + 0"),
         Engine::MySql { .. } => select.replace("CROSS JOIN", "STRAIGHT_JOIN"),
     }
 }

@@ -4,9 +4,8 @@
 
 use super::claim::{EVENTS, event};
 use super::connection::Row;
-use super::dialect::in_order;
 use super::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
-use super::statement::constant;
+use super::statement::Text;
 use super::stored::{Values, values};
 use super::{Store, StoreError};
 use crate::model::event::Event;
@@ -190,11 +189,12 @@ impl Store {
         let Some(event) = EVENTS.fetch(&mut connection, vec![id], bind, event).await?.pop() else { return Ok(None) };
         // Messages are stored together with the end of their execution: read after it, they are complete.
         let id = id.as_bytes().as_slice();
-        let text = in_order(connection.engine(), WORK_ITEMS_OF_EVENT);
-        let mut work_items = connection.fetch_all(constant(text), values![id]).await?;
-        let text = in_order(connection.engine(), REPLAYS_OF_EVENT);
-        work_items.extend(connection.fetch_all(constant(text), values![id, EVENT_REPLAYS_MAX]).await?);
-        let messages = connection.fetch_all(MESSAGES_OF_EVENT, values![id, EVENT_MESSAGES_MAX]).await?;
+        let engine = connection.engine();
+        let mut work_items = connection.fetch_all(WORK_ITEMS_OF_EVENT.of(engine), values![id]).await?;
+        let replays = values![id, EVENT_REPLAYS_MAX];
+        work_items.extend(connection.fetch_all(REPLAYS_OF_EVENT.of(engine), replays).await?);
+        let messages = values![id, EVENT_MESSAGES_MAX];
+        let messages = connection.fetch_all(MESSAGES_OF_EVENT.of(engine), messages).await?;
         let mut work_items = work_items.iter().map(work_item).collect::<Result<Vec<_>, _>>()?;
         work_items.sort_by_key(|item| (item.created_at, item.replay_of.is_some(), item.id));
         let messages = messages.iter().map(summary).collect::<Result<_, _>>()?;
@@ -203,21 +203,21 @@ impl Store {
 
     /// One WorkItem.
     pub async fn work_item(&self, id: WorkItemId) -> Result<Option<WorkItemDetail>, StoreError> {
-        let row = self.find(WORK_ITEM, id.as_bytes()).await?;
+        let row = self.find(&WORK_ITEM, id.as_bytes()).await?;
         Ok(row.as_ref().map(work_item).transpose()?)
     }
 
     /// One message.
     pub async fn message(&self, id: MessageId) -> Result<Option<MessageDetail>, StoreError> {
-        let row = self.find(MESSAGE, id.as_bytes()).await?;
+        let row = self.find(&MESSAGE, id.as_bytes()).await?;
         Ok(row.as_ref().map(message).transpose()?)
     }
 
-    async fn find(&self, text: &'static str, id: &[u8; 16]) -> Result<Option<Row>, StoreError> {
+    async fn find(&self, text: &'static Text, id: &[u8; 16]) -> Result<Option<Row>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let text = in_order(connection.engine(), text);
-        Ok(connection.fetch_optional(constant(text), values![id.as_slice()]).await?)
+        let text = text.of(connection.engine());
+        Ok(connection.fetch_optional(text, values![id.as_slice()]).await?)
     }
 }
 
@@ -235,32 +235,32 @@ macro_rules! work_item_query {
 }
 
 /// The WorkItems that an Event's delivery brought are a range of ordinals.
-const WORK_ITEMS_OF_EVENT: &str = work_item_query!(
+static WORK_ITEMS_OF_EVENT: Text = Text::new(work_item_query!(
     "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
      WHERE event.id = ?"
-);
+));
 
-const REPLAYS_OF_EVENT: &str = work_item_query!(
+static REPLAYS_OF_EVENT: Text = Text::new(work_item_query!(
     "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal WHERE event.id = ? \
      ORDER BY work_item.ordinal DESC LIMIT ?"
-);
+));
 
-const WORK_ITEM: &str =
-    work_item_query!("work_item CROSS JOIN event ON event.id = work_item.event_id WHERE work_item.id = ?");
+static WORK_ITEM: Text =
+    Text::new(work_item_query!("work_item CROSS JOIN event ON event.id = work_item.event_id WHERE work_item.id = ?"));
 
-const MESSAGES_OF_EVENT: &str = concat!(
+static MESSAGES_OF_EVENT: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
     ", message.created_at, message.finished_at FROM message WHERE event_id = ? ORDER BY ordinal LIMIT ?"
-);
+));
 
-const MESSAGE: &str = concat!(
+static MESSAGE: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
     ", message.created_at, message.finished_at, message.admitted_at, message.status, message.error, message.id, \
      payload.idempotency_key, payload.content_type, payload.headers, payload.body FROM message \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal WHERE message.id = ?"
-);
+));
 
 fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
     let state = row.work_state(6)?;

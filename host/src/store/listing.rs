@@ -5,12 +5,11 @@
 //! and still says where the next one begins.
 
 use super::connection::{Connection, Row};
-use super::dialect::in_order;
+use super::dialect::select;
 use super::inspect::{
     EventFilter, EventSummary, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest, summary,
 };
 use super::messages::entry_columns;
-use super::statement::constant;
 use super::stored::{Values, message_state_code, values, work_state_code};
 use super::{Store, StoreError};
 use crate::model::ids::{EventId, MessageId};
@@ -150,8 +149,8 @@ impl Listing {
     }
 
     async fn run(self, connection: &mut Connection<'_>) -> Result<Vec<Row>, sqlx::Error> {
-        let text = in_order(connection.engine(), &self.text);
-        connection.fetch_all(constant(text), self.values).await
+        let text = select(connection.engine(), &self.text);
+        connection.fetch_all(&text, self.values).await
     }
 }
 

@@ -4,7 +4,7 @@
 //! sequence order. Cancel and reschedule take a new `seq`, and so appear in the feed again.
 
 use super::connection::Row;
-use super::statement::Statement;
+use super::statement::{Statement, Text};
 use super::stored::{Values, values};
 use super::transitions::{Cancel, Owned, Reschedule};
 use super::writer::Control;
@@ -108,10 +108,11 @@ impl Store {
     ) -> Result<Vec<MessageEntry>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let open = connection.engine().pick(FEED_OPEN_SQLITE, FEED_OPEN_MYSQL);
-        let text = if nonterminal_only { open } else { FEED };
+        let engine = connection.engine();
+        let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
+        let text = if nonterminal_only { open } else { &FEED };
         let values = values![u32::from(shard.0), i64::try_from(after).unwrap_or(i64::MAX), rows_max];
-        entries(&connection.fetch_all(text, values).await?)
+        entries(&connection.fetch_all(text.of(engine), values).await?)
     }
 
     /// The last sequence number that a shard has handed out.
@@ -139,7 +140,8 @@ impl Store {
         let mut reader = self.reader().await?;
         let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
         let values = values![u32::from(shard.0), after, rows_max];
-        entries(&reader.connection().fetch_all(PUBLISHING, values).await?)
+        let mut connection = reader.connection();
+        entries(&connection.fetch_all(PUBLISHING.of(connection.engine()), values).await?)
     }
 
     /// Publish Admission: durable, fenced by the shard's owner epoch. One answer a request, in order.
@@ -206,22 +208,28 @@ pub(super) use entry_columns;
 /// How many columns that are.
 pub(super) const ENTRY_COLUMNS: usize = 13;
 
-const FEED: &str =
-    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?");
+static FEED: Text =
+    Text::new(concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?"));
 
 /// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
-const FEED_OPEN_SQLITE: &str = concat!(
+static FEED_OPEN_SQLITE: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
     " FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?"
-);
+));
 
 /// Without partial indexes, a generated column is null where such an index has no entry.
-const FEED_OPEN_MYSQL: &str =
-    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND open_seq > ? ORDER BY open_seq LIMIT ?");
+static FEED_OPEN_MYSQL: Text = Text::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM message WHERE shard = ? AND open_seq > ? ORDER BY open_seq LIMIT ?"
+));
 
-const PUBLISHING: &str =
-    concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?");
+static PUBLISHING: Text = Text::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?"
+));
 
 static ENTRIES: Statement = Statement::select(
     "(id)",

@@ -4,10 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use sqlx::{AssertSqlSafe, SqlSafeStr};
-
 use super::connection::{Connection, Row};
-use super::dialect::{Conflict, Engine, Lock, Shape};
+use super::dialect::{Conflict, Engine, Lock, Shape, select};
 use super::stored::Values;
 
 /// How many rows one statement takes. A smaller set of rows leaves the last ones of the next size NULL: every statement
@@ -150,7 +148,19 @@ fn largest_within(rows: usize) -> usize {
     SIZES.into_iter().rev().find(|size| *size <= rows).unwrap_or(0)
 }
 
-/// A text put together from constants, for the driver that wants to hear that no input is in it.
-pub(super) fn constant(text: String) -> impl SqlSafeStr {
-    AssertSqlSafe(text)
+/// A statement with no list of rows in it.
+pub(super) struct Text {
+    written: &'static str,
+    rendered: [OnceLock<&'static str>; Engine::COUNT],
+}
+
+impl Text {
+    pub(super) const fn new(written: &'static str) -> Self {
+        Self { written, rendered: [const { OnceLock::new() }; Engine::COUNT] }
+    }
+
+    /// What is said to the engine.
+    pub(super) fn of(&'static self, engine: Engine) -> &'static str {
+        self.rendered[engine.index()].get_or_init(|| select(engine, self.written).leak())
+    }
 }

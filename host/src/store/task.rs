@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::LeaseTime;
 use super::checkpoint::{self, Checkpointer};
+use super::connection::{CommitError, Connection};
 use super::dialect::{Engine, is_conflict};
 use super::error::StoreError;
 use super::group::{Afterwards, Control, Group, Waiting};
@@ -234,14 +235,15 @@ impl Task {
         let applied = group.apply(&mut unit, afterwards).await;
         let Unit { mut connection, sequences, authority, work_changed, feed_changed, .. } = unit;
         if let Err(error) = applied {
-            // If even this fails, the connection is dropped, and the transaction with it.
-            let undone = connection.rollback().await;
-            // Whatever it was, it may have been a neighbour's: everybody may try again.
-            return Err(undone.map_or_else(Failed::from, |()| error.into()));
+            return Err(undo(connection, error).await);
         }
         #[cfg(test)]
         Loss::strike(loss, Loss::BeforeCommit)?;
-        connection.commit().await.map_err(Failed::at_commit)?;
+        match connection.commit().await {
+            Ok(()) => {}
+            Err(CommitError::Before(error)) => return Err(undo(connection, error).await),
+            Err(CommitError::At(error)) => return Err(Failed::at_commit(error)),
+        }
         #[cfg(test)]
         Loss::strike(loss, Loss::AfterCommit)?;
         (link.sequences, link.authority) = (sequences, authority);
@@ -288,6 +290,15 @@ impl Task {
         if let Err(error) = link.close().await {
             tracing::warn!(%error, "the database was not closed well");
         }
+    }
+}
+
+/// Undoes a transaction. Whatever it was that failed, it may have been a neighbour's: everybody may try again. If even
+/// this fails, the connection is dropped, and the transaction with it.
+async fn undo(mut connection: Connection<'_>, error: sqlx::Error) -> Failed {
+    match connection.rollback().await {
+        Ok(()) => error.into(),
+        Err(_) => Failed::Store(StoreError::Unavailable(error.to_string())),
     }
 }
 
