@@ -11,7 +11,7 @@ use super::clock::Interval;
 use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
-use super::schedule::Schedule;
+use super::schedule::{self, Schedule};
 use super::values::Entry;
 use crate::lanes::{Charge, Permit, Turn, Verdict};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
@@ -161,7 +161,7 @@ impl Claims {
         schedule: &mut Schedule,
         now: Interval,
     ) -> Result<(Vec<Picked>, bool), Broken> {
-        let mut turn = schedule.drr.turn();
+        let mut turn = schedule::TURN.begin();
         let mut picked = Vec::new();
         while self.has_room(picked.len()) {
             let Some(number) = schedule.drr.next(&mut turn) else {

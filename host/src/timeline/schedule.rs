@@ -10,8 +10,9 @@ use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
 use super::values::LaneName;
-use crate::lanes::{CircuitPolicy, DestinationLane, Drr, DrrOptions, Gate, Held};
+use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Gate, Held, TurnLimits, TwoLevelDrr};
 use crate::model::destination::{Destinations, LaneLimits};
+use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 
 /// What a message costs at least, in bytes: calling a destination is work even where there is little to say.
@@ -24,6 +25,8 @@ const QUANTUM: u64 = 64 << 10;
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
 const TURN_BYTES_MAX: u64 = 16 << 20;
 const TURN_VISITS_MAX: u32 = 1_024;
+/// Namespaces share alike.
+const NAMESPACE_WEIGHT: u32 = 1;
 /// READY keys that are read in one go.
 const DISCOVERED_MAX: usize = 256;
 
@@ -36,19 +39,17 @@ const CIRCUIT: CircuitPolicy = CircuitPolicy {
     successes_to_close: 2,
 };
 
-const DRR: DrrOptions = DrrOptions {
-    quantum: QUANTUM,
-    cost_max: COST_MAX,
-    turn_items_max: TURN_MESSAGES_MAX,
-    turn_cost_max: TURN_BYTES_MAX,
-    turn_visits_max: TURN_VISITS_MAX,
-};
+const DRR: DrrOptions = DrrOptions { quantum: QUANTUM, cost_max: COST_MAX };
+
+pub(super) const TURN: TurnLimits =
+    TurnLimits { items_max: TURN_MESSAGES_MAX, cost_max: TURN_BYTES_MAX, visits_max: TURN_VISITS_MAX };
 
 /// The lanes of a shard, as far as they are not in the index.
 pub(super) struct Schedule {
     lanes: Vec<DestinationLane>,
     held: Vec<Option<Held>>,
-    pub drr: Drr<LaneNumber>,
+    /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
+    pub drr: TwoLevelDrr<Namespace, LaneNumber>,
     /// READY keys up to here have been found.
     cursor: (Timestamp, LaneNumber),
 }
@@ -57,7 +58,7 @@ impl Schedule {
     /// Takes up the lanes of an index.
     pub(super) fn new() -> Self {
         let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
-        Self { lanes: Vec::new(), held: Vec::new(), drr: Drr::new(DRR), cursor: start }
+        Self { lanes: Vec::new(), held: Vec::new(), drr: TwoLevelDrr::new(DRR, Beginning::FirstPass), cursor: start }
     }
 
     /// What a message of `bytes` costs.
@@ -96,7 +97,8 @@ impl Schedule {
         };
         self.lanes.push(DestinationLane::new(gate, limits, CIRCUIT));
         self.held.push(None);
-        self.drr.set_weight(number, weight);
+        self.drr.set_group_weight(name.namespace.clone(), NAMESPACE_WEIGHT);
+        self.drr.set_weight(&name.namespace, number, weight);
     }
 
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
