@@ -10,6 +10,7 @@
 
 mod circuit;
 mod drr;
+mod held;
 mod lane;
 mod shape;
 mod turn;
@@ -17,7 +18,8 @@ mod two_level;
 
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
-pub use lane::{DestinationLane, Gate, Held, Permit};
+pub use held::Held;
+pub use lane::{DestinationLane, Permit};
 pub use shape::{Layout, Profile, Rotation, Shape};
 pub use turn::{Charge, Turn, TurnLimits};
 pub use two_level::TwoLevelDrr;

@@ -11,6 +11,7 @@ use super::statement::Statement;
 use super::unit::Unit;
 use super::writer::Control;
 use super::{Store, StoreError};
+use crate::model::hash::fnv1a;
 use crate::model::ids::RuntimeId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -69,11 +70,8 @@ impl Store {
 /// The shard of a destination's messages: FNV-1a (64 bit) over the namespace, a zero byte and the destination's name,
 /// modulo the number of shards. Stored messages depend on it: it must never change.
 pub(super) fn shard_of(namespace: &Namespace, destination: &DestinationName, shards: u16) -> u16 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
     let name = namespace.as_str().bytes().chain([0]).chain(destination.as_str().bytes());
-    let hash = name.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    u16::try_from(hash % u64::from(shards)).expect("a remainder is smaller than its divisor")
+    u16::try_from(fnv1a(name) % u64::from(shards)).expect("a remainder is smaller than its divisor")
 }
 
 /// What is asked of a shard's row.

@@ -14,6 +14,7 @@ use super::keys::{ClaimKey, LaneNumber};
 use super::schedule::{self, Schedule};
 use super::values::Entry;
 use crate::lanes::{Charge, Permit, Turn, Verdict};
+use crate::model::lane::Gate;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, Settled, Settlement};
@@ -67,15 +68,16 @@ enum Ended {
     Gone,
     /// It stands in its line again.
     BackAt(Timestamp),
+    /// Nobody knows what became of it, and an operator is asked.
+    Unsettled,
 }
 
 impl From<AfterAttempt> for Ended {
     fn from(after: AfterAttempt) -> Self {
         match after {
             AfterAttempt::RetryAt(at) => Ended::BackAt(at),
-            AfterAttempt::Published | AfterAttempt::Uncertain | AfterAttempt::Dead | AfterAttempt::Expired => {
-                Ended::Gone
-            }
+            AfterAttempt::Uncertain => Ended::Unsettled,
+            AfterAttempt::Published | AfterAttempt::Dead | AfterAttempt::Expired => Ended::Gone,
         }
     }
 }
@@ -109,13 +111,15 @@ impl Claims {
         self.claims.len() + picked < self.max
     }
 
-    /// Takes over what the index says is in flight: whoever claimed it is gone.
-    pub(super) fn inherit(&mut self, index: &mut Index) -> Result<(), Broken> {
+    /// Takes over what the index says is in flight: whoever claimed it is gone. Its lanes have been adopted.
+    pub(super) fn inherit(&mut self, index: &mut Index, schedule: &mut Schedule) -> Result<(), Broken> {
         let in_flight = index.in_flight()?;
         let mut step = index.begin();
         for (epoch, key) in in_flight {
             match step.entry(key.id)? {
                 Some(entry) if entry.generation == key.generation => {
+                    schedule.lane(entry.lane).inherit();
+                    step.touch(entry.lane);
                     self.claims.insert(key, Claim { entry, epoch, superseded: false, permit: None });
                     self.unresolved += 1;
                 }
@@ -141,8 +145,13 @@ impl Claims {
                 None => step.withdraw(&known)?,
             }
         }
+        let entry = Entry::of(row, lane, &step.lane(lane).name);
         match row.state {
-            MessageState::Scheduled | MessageState::RetryWait => step.schedule(&Entry::of(row, lane)),
+            MessageState::Scheduled | MessageState::RetryWait => step.schedule(&entry),
+            // In an ordered lane it holds those behind it, until the feed tells how it ended.
+            MessageState::Publishing | MessageState::Uncertain if entry.order.is_some() => {
+                step.schedule(&entry.unsettled());
+            }
             MessageState::Publishing
             | MessageState::Uncertain
             | MessageState::Published
@@ -188,7 +197,7 @@ impl Claims {
         while self.has_room(picked.len()) {
             let head = line.head()?;
             if let Some(head) = &head {
-                step.start_at(number, head.position());
+                step.start_at(head);
             }
             let Some(head) = head.filter(|head| head.eligible_at <= now.earliest) else {
                 schedule.drr.deactivate(number);
@@ -197,6 +206,10 @@ impl Claims {
             };
             line.advance();
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
+            if !is_late && schedule.lane(number).held(now.earliest).is_some() {
+                schedule.drr.deactivate(number);
+                break;
+            }
             // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
             match schedule.drr.charge(turn, Schedule::cost(if is_late { 0 } else { head.bytes })) {
                 Charge::Served => {}
@@ -208,6 +221,7 @@ impl Claims {
                 continue;
             }
             let Ok(permit) = schedule.lane(number).claim(head.bytes, now.earliest) else {
+                // It would be too large beside what is in flight.
                 schedule.drr.deactivate(number);
                 break;
             };
@@ -254,7 +268,11 @@ impl Claims {
                     self.unresolved += 1;
                     continue;
                 }
-                Settled::Outcome { after, lane_until, .. } => {
+                Settled::Outcome { after, lane_until, destination_gone, .. } => {
+                    if *destination_gone {
+                        // Until the gates are read again, which say so too.
+                        schedule.lane(entry.lane).set_gate(Gate::Paused);
+                    }
                     if let Some(until) = lane_until {
                         schedule.lane(entry.lane).back_off((*until).min(now + LANE_BACKOFF_MAX));
                     }
@@ -268,6 +286,7 @@ impl Claims {
                 Settled::Moved => Ended::Gone,
             };
             self.claims.remove(&key);
+            schedule.lane(entry.lane).conclude();
             conclude(step, &entry, epoch, superseded, ended);
         }
         sum
@@ -280,7 +299,13 @@ impl Claims {
     }
 
     /// Ends claims that are with nobody, by what the store says about their messages.
-    pub(super) fn resolve(&mut self, step: &mut Step<'_>, keys: &[ClaimKey], rows: &[MessageEntry]) {
+    pub(super) fn resolve(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        keys: &[ClaimKey],
+        rows: &[MessageEntry],
+    ) {
         let rows: HashMap<_, _> = rows.iter().map(|row| (row.id, row)).collect();
         for key in keys {
             let Some(claim) = self.claims.get(key) else { continue };
@@ -290,17 +315,18 @@ impl Claims {
                     // Its outcome could not be recorded this time either.
                     MessageState::Publishing => continue,
                     MessageState::Scheduled | MessageState::RetryWait => Ended::BackAt(row.eligible_at),
-                    MessageState::Uncertain
-                    | MessageState::Published
-                    | MessageState::Cancelled
-                    | MessageState::Expired
-                    | MessageState::Dead => Ended::Gone,
+                    MessageState::Uncertain => Ended::Unsettled,
+                    MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => {
+                        Ended::Gone
+                    }
                 },
                 // It was rescheduled, which the feed tells of.
                 Some(_) | None => Ended::Gone,
             };
             self.claims.remove(key);
             self.unresolved -= 1;
+            schedule.lane(entry.lane).conclude();
+            step.touch(entry.lane);
             conclude(step, &entry, epoch, superseded, ended);
         }
     }
@@ -309,8 +335,10 @@ impl Claims {
 /// Takes a claim out of the index.
 fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
     match ended {
-        Ended::Gone | Ended::BackAt(_) if superseded => step.forget_claim(epoch, entry.claim_key()),
-        Ended::Gone => step.end(epoch, entry),
+        Ended::Gone | Ended::BackAt(_) | Ended::Unsettled if superseded => step.forget_claim(epoch, entry.claim_key()),
+        // In an ordered lane it holds those behind it.
+        Ended::Unsettled if entry.order.is_some() => step.put_back(epoch, &entry.unsettled(), Timestamp::MAX),
+        Ended::Gone | Ended::Unsettled => step.end(epoch, entry),
         Ended::BackAt(at) => step.put_back(epoch, entry, at),
     }
 }

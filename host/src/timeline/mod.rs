@@ -22,6 +22,7 @@ mod claims;
 mod clock;
 mod database;
 mod frame;
+mod gates;
 mod index;
 mod keys;
 mod lease;
@@ -47,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use self::database::{FILES_MAX, Memory};
 use self::lease::LeaseKeeper;
 use self::shard::Shard;
-use crate::env::Env;
+use crate::env::{self, Env};
 use crate::model::destination::Destinations;
 use crate::model::ids::RuntimeId;
 use crate::publish::Publisher;
@@ -107,6 +108,8 @@ impl Timeline {
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
         let (wake, woken) = watch::channel(0);
+        let (gates_seen, gates) = watch::channel(None);
+        env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
@@ -124,6 +127,7 @@ impl Timeline {
                 memory: memory.clone(),
                 keeper,
                 destinations: destinations.clone(),
+                gates: gates.clone(),
                 store: store.clone(),
                 publisher: publisher.clone(),
                 env: env.clone(),

@@ -4,14 +4,17 @@
 //! when something about it changes and that time has come already. It leaves when its line is empty or its head not due,
 //! and when it may not send.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::database::Broken;
+use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
-use super::values::LaneName;
-use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Gate, Held, TurnLimits, TwoLevelDrr};
-use crate::model::destination::{Destinations, LaneLimits};
+use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Held, TurnLimits, TwoLevelDrr};
+use crate::model::destination::Destinations;
+use crate::model::lane::{LaneName, Ordering};
+use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 
@@ -37,6 +40,8 @@ const CIRCUIT: CircuitPolicy = CircuitPolicy {
     open_max: Duration::from_secs(60),
     probes_max: 1,
     successes_to_close: 2,
+    // Each lane's own limit ends its ramp.
+    ramp_messages: u32::MAX,
 };
 
 const DRR: DrrOptions = DrrOptions { quantum: QUANTUM, cost_max: COST_MAX };
@@ -48,6 +53,7 @@ pub(super) const TURN: TurnLimits =
 pub(super) struct Schedule {
     lanes: Vec<DestinationLane>,
     held: Vec<Option<Held>>,
+    gates: Arc<Gates>,
     /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
     pub drr: TwoLevelDrr<Namespace, LaneNumber>,
     /// READY keys up to here have been found.
@@ -58,7 +64,14 @@ impl Schedule {
     /// Takes up the lanes of an index.
     pub(super) fn new() -> Self {
         let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
-        Self { lanes: Vec::new(), held: Vec::new(), drr: TwoLevelDrr::new(DRR, Beginning::FirstPass), cursor: start }
+        let gates = Arc::default();
+        Self {
+            lanes: Vec::new(),
+            held: Vec::new(),
+            gates,
+            drr: TwoLevelDrr::new(DRR, Beginning::FirstPass),
+            cursor: start,
+        }
     }
 
     /// What a message of `bytes` costs.
@@ -81,24 +94,52 @@ impl Schedule {
         self.held.iter().filter(|held| **held == Some(reason)).count()
     }
 
-    /// Gives a lane its limits, weight and gate, unless it has them. A lane whose destination is not configured is closed:
-    /// what waits there goes on waiting.
+    /// The lane of a message, which is adopted if it is met for the first time.
+    pub(super) fn lane_of(
+        &mut self,
+        step: &mut Step<'_>,
+        row: &MessageEntry,
+        destinations: &Destinations,
+    ) -> LaneNumber {
+        let ordering = destinations.get(&row.destination).map_or(Ordering::None, |destination| destination.ordering);
+        let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
+        let ordering = ordering.domain(row.ordering_key.as_deref());
+        let number = step.lane_number(&LaneName { namespace, destination, ordering });
+        self.adopt(number, &step.lane(number).name, destinations);
+        number
+    }
+
+    /// Gives a lane its limits, weight and gate, unless it has them. What waits for a destination that is not configured goes
+    /// on waiting.
     pub(super) fn adopt(&mut self, number: LaneNumber, name: &LaneName, destinations: &Destinations) {
         if (number.0 as usize) < self.lanes.len() {
             return;
         }
         assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
-        let (gate, limits, weight) = match destinations.get(&name.destination) {
-            Some(destination) => (Gate::Open, destination.limits, destination.weight),
+        let (mut lane, weight) = match destinations.get(&name.destination) {
+            Some(destination) if name.ordering.is_ordered() => {
+                (DestinationLane::ordered(destination.limits, CIRCUIT), destination.weight)
+            }
+            Some(destination) => (DestinationLane::new(destination.limits, CIRCUIT), destination.weight),
             None => {
                 tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");
-                (Gate::Closed, LaneLimits { messages: 0, bytes: 0 }, 1)
+                (DestinationLane::incapable(CIRCUIT), 1)
             }
         };
-        self.lanes.push(DestinationLane::new(gate, limits, CIRCUIT));
+        lane.set_gate(self.gates.of(name));
+        self.lanes.push(lane);
         self.held.push(None);
         self.drr.set_group_weight(name.namespace.clone(), NAMESPACE_WEIGHT);
         self.drr.set_weight(&name.namespace, number, weight);
+    }
+
+    /// Takes up gates that were set: every lane's gate is as they say.
+    pub(super) fn set_gates(&mut self, step: &mut Step<'_>, gates: Arc<Gates>, lanes: &[LaneNumber]) {
+        for number in lanes {
+            self.lanes[number.0 as usize].set_gate(gates.of(&step.lane(*number).name));
+            step.touch(*number);
+        }
+        self.gates = gates;
     }
 
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
@@ -107,8 +148,9 @@ impl Schedule {
             let lane = &self.lanes[number.0 as usize];
             let held = lane.held(now);
             let next = match held {
-                Some(Held::LaneClosed | Held::LanePaused) => None,
-                Some(Held::CircuitOpen | Held::Throttled | Held::LaneFull) | None => {
+                // Nothing but a change of the lane opens these.
+                Some(Held::LaneClosed | Held::LanePaused | Held::OrderingHead | Held::Capability) => None,
+                Some(_) | None => {
                     step.lane(number).eligible_from().map(|from| from.max(lane.reopens_at(now).unwrap_or(from)))
                 }
             };

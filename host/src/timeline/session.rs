@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::claims::Claims;
 use super::clock::{Gated, Interval, TrustedClock};
 use super::database::Broken;
+use super::gates::Gates;
 use super::index::Index;
 use super::keys::Family;
 use super::lease::Holding;
@@ -25,7 +26,6 @@ use super::recovery;
 use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
-use super::values::LaneName;
 use crate::env::{self, Env};
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
@@ -71,6 +71,8 @@ impl From<Broken> for End {
 /// What a session works with.
 pub(super) struct Parts {
     pub destinations: Arc<Destinations>,
+    /// `None` before they were read.
+    pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
     pub publisher: Publisher,
     pub env: Env,
@@ -96,6 +98,7 @@ pub(super) struct Session {
     settle: mpsc::Sender<Settlement>,
     wake: watch::Receiver<u64>,
     caught_up: bool,
+    gates_known: bool,
     /// Nothing is claimed before this monotonic time, and for how long that was put off.
     refused_until: Duration,
     refused_pause: Duration,
@@ -135,6 +138,7 @@ impl Session {
             settle,
             wake,
             caught_up: false,
+            gates_known: false,
             refused_until: Duration::ZERO,
             refused_pause: REFUSED_PAUSE,
             resolve_from: Duration::ZERO,
@@ -143,8 +147,10 @@ impl Session {
             index,
             parts,
         };
-        session.claims.inherit(&mut session.index)?;
         session.adopt_lanes()?;
+        // Also what was read before this session began.
+        session.parts.gates.mark_changed();
+        session.claims.inherit(&mut session.index, &mut session.schedule)?;
         Ok(session)
     }
 
@@ -192,6 +198,7 @@ impl Session {
             return Err(End::Abandoned);
         }
         self.take_settlements()?;
+        self.take_gates()?;
         self.take_page()?;
         let monotonic = self.parts.env.clock.monotonic();
         if self.claims.unresolved() > 0 && monotonic >= self.resolve_from {
@@ -202,7 +209,8 @@ impl Session {
         let relied_on = self.parts.env.clock.monotonic() < until;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
         let next = match time {
-            Ok(now) if relied_on => self.publish(lease, now).await?,
+            // What an operator has paused is known before anything is claimed.
+            Ok(now) if relied_on && self.gates_known => self.publish(lease, now).await?,
             Ok(_) | Err(Gated::Uncertain) => Next::Wait(self.parts.poll),
             Err(Gated::Stabilizing { until }) => Next::Wait(until.saturating_sub(monotonic)),
         };
@@ -301,6 +309,19 @@ impl Session {
         if sum.fenced { Err(End::Fenced) } else { Ok(()) }
     }
 
+    fn take_gates(&mut self) -> Result<(), End> {
+        if !self.parts.gates.has_changed().unwrap_or(false) {
+            return Ok(());
+        }
+        let Some(gates) = self.parts.gates.borrow_and_update().clone() else { return Ok(()) };
+        self.gates_known = true;
+        let (now, lanes) = (self.now(), self.index.lane_numbers());
+        let mut step = self.index.begin();
+        self.schedule.set_gates(&mut step, gates, &lanes);
+        self.schedule.refresh(&mut step, now);
+        Ok(step.commit()?)
+    }
+
     fn take_page(&mut self) -> Result<(), End> {
         let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(()) };
         self.parts.signals.applied_lag(page.behind);
@@ -312,9 +333,7 @@ impl Session {
         let now = self.now();
         let mut step = self.index.begin();
         for row in rows {
-            let name = LaneName { namespace: row.namespace.clone(), destination: row.destination.clone() };
-            let number = step.lane_number(&name);
-            self.schedule.adopt(number, &name, &self.parts.destinations);
+            let number = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
             self.claims.apply(&mut step, row, number)?;
         }
         if let Some(through) = through {
@@ -343,7 +362,7 @@ impl Session {
         };
         let now = self.now();
         let mut step = self.index.begin();
-        self.claims.resolve(&mut step, &keys, &rows);
+        self.claims.resolve(&mut step, &mut self.schedule, &keys, &rows);
         self.schedule.refresh(&mut step, now);
         Ok(step.commit()?)
     }
@@ -391,6 +410,7 @@ impl Session {
             _ = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => {}
             Some(page) = self.pages.recv() => self.arrived = Some(page),
             Ok(()) = self.wake.changed() => {}
+            Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             () = env::sleep(pause) => {}
         }
     }

@@ -19,13 +19,14 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::database::{Database, Memory};
-use super::index::{Index, Unusable};
+use super::gates::Gates;
+use super::index::{Index, Owner, Unusable};
 use super::lease::{Holding, LeaseKeeper};
 use super::session::{End, Parts, Session};
 use super::signals::Signals;
 use super::source::{self, Source};
 use crate::env::{self, Env};
-use crate::model::destination::Destinations;
+use crate::model::destination::{Destinations, ordering_fingerprint};
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
 
@@ -40,6 +41,7 @@ pub(super) struct Shard {
     pub memory: Arc<Memory>,
     pub keeper: LeaseKeeper,
     pub destinations: Arc<Destinations>,
+    pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
     pub publisher: Publisher,
     pub env: Env,
@@ -126,6 +128,7 @@ impl Shard {
         let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
         let parts = Parts {
             destinations: self.destinations.clone(),
+            gates: self.gates.clone(),
             store: self.store.clone(),
             publisher: self.publisher.clone(),
             env: self.env.clone(),
@@ -143,7 +146,9 @@ impl Shard {
 
     /// The index, and up to where it is to be rebuilt.
     fn open(&self, lease: ShardLease, feed_end: u64, signals: &Signals) -> Result<(Index, u64), End> {
-        match Index::open(&self.path, &self.memory, self.id, lease.epoch, feed_end) {
+        let ordering = ordering_fingerprint(&self.destinations);
+        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
+        match Index::open(&self.path, &self.memory, owner, feed_end) {
             Ok(index) => Ok((index, 0)),
             Err(reason) => {
                 // The very first start finds no index and no messages either: nothing is rebuilt.
@@ -152,7 +157,7 @@ impl Shard {
                     let reason = reason.as_str();
                     tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index is built from the store");
                 }
-                let index = Index::create(&self.path, &self.memory, self.id, lease.epoch)?;
+                let index = Index::create(&self.path, &self.memory, owner)?;
                 Ok((index, feed_end))
             }
         }

@@ -131,7 +131,8 @@ fn splitting_work_over_many_keys_buys_no_share() {
         let (mut drr, groups) = even(&[100, 1]);
         let per_visit = usize::try_from(OPTIONS.quantum / size).unwrap();
         let ledger = Ledger::new(serve(&mut drr, UNLIMITED, 400 * per_visit, |_| size), groups.len());
-        let of = |group| (0..groups.len()).filter(|key| groups[*key] == group).map(|key| ledger.total(key)).sum::<u64>();
+        let of =
+            |group| (0..groups.len()).filter(|key| groups[*key] == group).map(|key| ledger.total(key)).sum::<u64>();
         assert_eq!(of(0), of(1), "{size}");
     }
 }
@@ -186,7 +187,8 @@ fn groups_share_by_their_weights() {
         let per_round = usize::try_from(9 * OPTIONS.quantum / size).unwrap();
         // The first visit was granted by the weight that counted when it began: begin behind it.
         let ledger = Ledger::new(serve(&mut drr, UNLIMITED, 40 * per_round, |_| size), groups.len());
-        let of = |group| (0..groups.len()).filter(|key| groups[*key] == group).map(|key| ledger.total(key)).sum::<u64>();
+        let of =
+            |group| (0..groups.len()).filter(|key| groups[*key] == group).map(|key| ledger.total(key)).sum::<u64>();
         assert_eq!(of(0), 8 * of(1), "{size}");
     }
 }

@@ -7,11 +7,12 @@ use tempfile::TempDir;
 use super::*;
 use crate::model::destination::{Destination, Destinations, LaneLimits};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
+use crate::model::lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
 use crate::store::ShardId;
 use crate::timeline::database::Memory;
-use crate::timeline::values::LaneName;
+use crate::timeline::index::Owner;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const PRESENT: Interval = Interval { earliest: NOW, latest: NOW };
@@ -41,20 +42,36 @@ fn row(number: u8, seq: u64, generation: u32, state: MessageState) -> MessageEnt
         eligible_at: NOW,
         expire_at: None,
         bytes: 100,
+        ordering_key: None,
+        place: seq,
     }
 }
 
 fn retry_at(at: Timestamp) -> Settled {
-    Settled::Outcome { after: AfterAttempt::RetryAt(at), lane_until: None, destination_failed: false }
+    Settled::Outcome {
+        after: AfterAttempt::RetryAt(at),
+        lane_until: None,
+        destination_failed: false,
+        destination_gone: false,
+    }
 }
 
-const PUBLISHED: Settled =
-    Settled::Outcome { after: AfterAttempt::Published, lane_until: None, destination_failed: false };
+const PUBLISHED: Settled = Settled::Outcome {
+    after: AfterAttempt::Published,
+    lane_until: None,
+    destination_failed: false,
+    destination_gone: false,
+};
 
 impl Bench {
     fn new() -> Self {
         let directory = TempDir::new().unwrap();
-        let index = Index::create(&directory.path().join("shard"), &Memory::new(1 << 20), ShardId(0), 1).unwrap();
+        let index = Index::create(
+            &directory.path().join("shard"),
+            &Memory::new(1 << 20),
+            Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
+        )
+        .unwrap();
         let retry = RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 };
         let sink = Destination {
             name: "sink".parse().unwrap(),
@@ -63,6 +80,7 @@ impl Bench {
             deadline: Duration::ZERO,
             retry,
             uncertain: UncertainPolicy::Hold,
+            ordering: Ordering::None,
             limits: LaneLimits { messages: 100, bytes: 1 << 20 },
             weight: 1,
         };
@@ -74,9 +92,7 @@ impl Bench {
     fn apply(&mut self, rows: &[MessageEntry]) {
         let mut step = self.index.begin();
         for row in rows {
-            let name = LaneName { namespace: row.namespace.clone(), destination: row.destination.clone() };
-            let number = step.lane_number(&name);
-            self.schedule.adopt(number, &name, &self.destinations);
+            let number = self.schedule.lane_of(&mut step, row, &self.destinations);
             self.claims.apply(&mut step, row, number).unwrap();
         }
         self.schedule.refresh(&mut step, NOW);
@@ -202,7 +218,7 @@ fn a_claim_whose_outcome_was_not_recorded_ends_as_the_store_says() {
         assert_eq!((bench.claims.unresolved(), bench.claims.with_publisher()), (1, 0));
         let keys = bench.claims.unresolved_ids(10);
         let mut step = bench.index.begin();
-        bench.claims.resolve(&mut step, &keys, &[row(1, 10, 1, state)]);
+        bench.claims.resolve(&mut step, &mut bench.schedule, &keys, &[row(1, 10, 1, state)]);
         bench.schedule.refresh(&mut step, NOW);
         step.commit().unwrap();
         assert_eq!((bench.claims.unresolved(), bench.pending()), (unresolved, pending), "{state:?}");
@@ -217,7 +233,7 @@ fn what_a_dead_owner_had_claimed_is_inherited_unless_the_feed_had_superseded_it(
     assert_eq!(bench.claim().len(), 2);
     bench.apply(&[row(2, 20, 1, MessageState::Cancelled), row(3, 21, 2, MessageState::Scheduled)]);
     bench.claims = Claims::new(CLAIMS_MAX);
-    bench.claims.inherit(&mut bench.index).unwrap();
+    bench.claims.inherit(&mut bench.index, &mut bench.schedule).unwrap();
     let inherited = ClaimKey { id: MessageId::from_bytes([1; 16]), generation: 1 };
     assert_eq!(bench.claims.unresolved_ids(10), [inherited]);
     assert_eq!(bench.index.in_flight().unwrap(), [(1, inherited)]);
