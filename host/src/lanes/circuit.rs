@@ -108,6 +108,9 @@ impl Circuit {
         }
     }
 
+    /// Every word for it.
+    pub const WORDS: [&str; 4] = ["closed", "open", "half_open", "ramping"];
+
     /// The word for it in metrics and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {

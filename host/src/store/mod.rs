@@ -77,7 +77,7 @@ pub use packs::{Generation, Installed};
 pub use replay::Replayed;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
-pub use shards::{ShardId, ShardLease};
+pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::dialect::Lock;
 use super::statement::Statement;
+use super::stored::values;
 use super::unit::Unit;
 use super::writer::Control;
 use super::{Store, StoreError};
@@ -19,6 +20,21 @@ use crate::model::time::Timestamp;
 /// A Delay Shard's number, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+/// A shard as the store knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardRow {
+    /// Which one.
+    pub shard: ShardId,
+    /// Who owned it last, unless it was given up.
+    pub owner: Option<RuntimeId>,
+    /// Rises by one with every change of owner.
+    pub epoch: u64,
+    /// When the owner's lease ends unless it is renewed.
+    pub lease_until: Timestamp,
+    /// The last change of its messages.
+    pub last_seq: u64,
+}
 
 /// Proof of owning a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +51,28 @@ impl Store {
     /// How many shards there are; fixed when the store was created.
     pub fn shard_count(&self) -> u16 {
         self.shards
+    }
+
+    /// The shard of a destination's messages.
+    pub fn shard_of(&self, namespace: &Namespace, destination: &DestinationName) -> ShardId {
+        ShardId(shard_of(namespace, destination, self.shards))
+    }
+
+    /// Every shard, as the store knows it.
+    pub async fn shards(&self) -> Result<Vec<ShardRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let text = "SELECT id, owner, epoch, lease_until, last_seq FROM shard ORDER BY id";
+        let rows = reader.connection().fetch_all(text, values![]).await?;
+        let shard = |row: &super::connection::Row| {
+            Ok(ShardRow {
+                shard: ShardId(row.unsigned_16(0)?),
+                owner: row.optional_bytes_16(1)?.map(RuntimeId::from_bytes),
+                epoch: row.unsigned(2)?,
+                lease_until: row.time(3)?,
+                last_seq: row.unsigned(4)?,
+            })
+        };
+        Ok(rows.iter().map(shard).collect::<Result<_, sqlx::Error>>()?)
     }
 
     /// Becomes a shard's owner if it has none whose lease still holds. A runtime that owns it already gets a new epoch.

@@ -29,6 +29,8 @@ struct Claim {
     /// The owner that made it.
     epoch: u64,
     superseded: bool,
+    /// When it was made, or taken over.
+    since: Timestamp,
     /// `None` if it is no longer the publisher's, and its message may stand as `publishing` with nobody behind it.
     permit: Option<Permit>,
 }
@@ -45,9 +47,16 @@ pub(super) struct Claims {
 pub(super) struct Picked {
     pub message: ClaimedMessage,
     claim: Claim,
+    /// How long its lane had waited to be served.
+    gap: Duration,
 }
 
 impl Picked {
+    /// How long its lane had waited to be served; nothing but for the first of a visit.
+    pub(super) fn service_gap(&self) -> Duration {
+        self.gap
+    }
+
     /// Since when it could have been claimed.
     pub(super) fn eligible_at(&self) -> Timestamp {
         self.claim.entry.eligible_at
@@ -106,6 +115,14 @@ impl Claims {
         self.unresolved
     }
 
+    /// Since when the oldest of those with nobody has been claimed; of one that was inherited, since when it could have been.
+    pub(super) fn oldest_unresolved(&self) -> Option<Timestamp> {
+        if self.unresolved == 0 {
+            return None;
+        }
+        self.claims.values().filter(|claim| claim.permit.is_none()).map(|claim| claim.since).min()
+    }
+
     /// Whether one more may be claimed, beside `picked` that are being claimed.
     pub(super) fn has_room(&self, picked: usize) -> bool {
         self.claims.len() + picked < self.max
@@ -120,7 +137,8 @@ impl Claims {
                 Some(entry) if entry.generation == key.generation => {
                     schedule.lane(entry.lane).inherit();
                     step.touch(entry.lane);
-                    self.claims.insert(key, Claim { entry, epoch, superseded: false, permit: None });
+                    let claim = Claim { entry, epoch, superseded: false, since: entry.eligible_at, permit: None };
+                    self.claims.insert(key, claim);
                     self.unresolved += 1;
                 }
                 // It was superseded while it was claimed, so it was not admitted: the index says all there is to say.
@@ -200,14 +218,14 @@ impl Claims {
                 step.start_at(head);
             }
             let Some(head) = head.filter(|head| head.eligible_at <= now.earliest) else {
-                schedule.drr.deactivate(number);
+                schedule.deactivate(number);
                 step.touch(number);
                 break;
             };
             line.advance();
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
             if !is_late && schedule.lane(number).held(now.earliest).is_some() {
-                schedule.drr.deactivate(number);
+                schedule.deactivate(number);
                 break;
             }
             // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
@@ -222,12 +240,14 @@ impl Claims {
             }
             let Ok(permit) = schedule.lane(number).claim(head.bytes, now.earliest) else {
                 // It would be too large beside what is in flight.
-                schedule.drr.deactivate(number);
+                schedule.deactivate(number);
                 break;
             };
             step.claim(&head)?;
-            let claim = Claim { entry: head, epoch: step.epoch(), superseded: false, permit: Some(permit) };
-            picked.push(Picked { message: claimed_message(step, &head), claim });
+            let (epoch, since) = (step.epoch(), now.earliest);
+            let claim = Claim { entry: head, epoch, superseded: false, since, permit: Some(permit) };
+            let gap = schedule.served(number, now.earliest);
+            picked.push(Picked { message: claimed_message(step, &head), claim, gap });
         }
         Ok(Visit::Over)
     }
@@ -235,7 +255,7 @@ impl Claims {
     /// Takes up claims that are in the index now; their messages are for the publisher.
     pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<ClaimedMessage> {
         let mut messages = Vec::with_capacity(picked.len());
-        for Picked { message, claim } in picked {
+        for Picked { message, claim, .. } in picked {
             let before = self.claims.insert(claim.entry.claim_key(), claim);
             assert!(before.is_none(), "a generation is claimed by one claim at a time");
             messages.push(message);

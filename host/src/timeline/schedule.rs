@@ -11,6 +11,7 @@ use super::database::Broken;
 use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
+use super::signals::Signals;
 use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Held, TurnLimits, TwoLevelDrr};
 use crate::model::destination::Destinations;
 use crate::model::lane::{LaneName, Ordering};
@@ -52,7 +53,8 @@ pub(super) const TURN: TurnLimits =
 /// The lanes of a shard, as far as they are not in the index.
 pub(super) struct Schedule {
     lanes: Vec<DestinationLane>,
-    held: Vec<Option<Held>>,
+    /// Since when each lane has been active and not been served.
+    unserved_since: Vec<Option<Timestamp>>,
     gates: Arc<Gates>,
     /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
     pub drr: TwoLevelDrr<Namespace, LaneNumber>,
@@ -67,7 +69,7 @@ impl Schedule {
         let gates = Arc::default();
         Self {
             lanes: Vec::new(),
-            held: Vec::new(),
+            unserved_since: Vec::new(),
             gates,
             drr: TwoLevelDrr::new(DRR, Beginning::FirstPass),
             cursor: start,
@@ -84,14 +86,26 @@ impl Schedule {
         &mut self.lanes[number.0 as usize]
     }
 
-    /// Messages in flight, by lane.
-    pub(super) fn in_flight(&self) -> impl Iterator<Item = u32> {
-        self.lanes.iter().map(DestinationLane::in_flight_messages)
+    /// The lanes, in the order of their numbers.
+    pub(super) fn lanes(&self) -> &[DestinationLane] {
+        &self.lanes
     }
 
-    /// Lanes with something due that may not be sent, by reason.
-    pub(super) fn held(&self, reason: Held) -> usize {
-        self.held.iter().filter(|held| **held == Some(reason)).count()
+    /// A lane that is active was served. Says for how long it had been active, or not served.
+    pub(super) fn served(&mut self, number: LaneNumber, now: Timestamp) -> Duration {
+        let since = self.unserved_since[number.0 as usize].replace(now);
+        since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// A lane has nothing to send, or may not.
+    pub(super) fn deactivate(&mut self, number: LaneNumber) {
+        self.unserved_since[number.0 as usize] = None;
+        self.drr.deactivate(number);
+    }
+
+    fn activate(&mut self, number: LaneNumber, now: Timestamp) {
+        self.unserved_since[number.0 as usize].get_or_insert(now);
+        self.drr.activate(number);
     }
 
     /// The lane of a message, which is adopted if it is met for the first time.
@@ -128,7 +142,7 @@ impl Schedule {
         };
         lane.set_gate(self.gates.of(name));
         self.lanes.push(lane);
-        self.held.push(None);
+        self.unserved_since.push(None);
         self.drr.set_group_weight(name.namespace.clone(), NAMESPACE_WEIGHT);
         self.drr.set_weight(&name.namespace, number, weight);
     }
@@ -155,23 +169,28 @@ impl Schedule {
                 }
             };
             step.set_ready(number, next);
-            self.held[number.0 as usize] = held.filter(|_| step.lane(number).pending > 0);
             match next {
-                Some(at) if held.is_none() && (at, number) <= self.cursor => self.drr.activate(number),
-                Some(_) | None => self.drr.deactivate(number),
+                Some(at) if held.is_none() && (at, number) <= self.cursor => self.activate(number, now),
+                Some(_) | None => self.deactivate(number),
             }
         }
     }
 
     /// Activates the lanes that have become ready by `earliest`. Says when the next will, and whether some were left for
     /// another time.
-    pub(super) fn discover(&mut self, index: &Index, earliest: Timestamp) -> Result<(Option<Timestamp>, bool), Broken> {
+    pub(super) fn discover(
+        &mut self,
+        index: &Index,
+        earliest: Timestamp,
+        signals: &Signals,
+    ) -> Result<(Option<Timestamp>, bool), Broken> {
         // Time that was set back: what was found ready is found again when its time comes again.
         self.cursor = self.cursor.min((earliest, LaneNumber(u32::MAX)));
         let found = index.ready(self.cursor, earliest, DISCOVERED_MAX)?;
-        for (_, number) in &found.items {
+        for (at, number) in &found.items {
             if self.lanes[number.0 as usize].held(earliest).is_none() {
-                self.drr.activate(*number);
+                self.activate(*number, earliest);
+                signals.discovered(earliest.since(*at));
             }
         }
         self.cursor = match found.items.last() {

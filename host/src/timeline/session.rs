@@ -8,6 +8,8 @@
 //! - Nothing is claimed while the clock is gated or the lease cannot be relied on. Commands are applied all the same.
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
+mod view;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use super::clock::{Gated, Interval, TrustedClock};
 use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
+use super::inquiry::Inquiry;
 use super::keys::Family;
 use super::lease::Holding;
 use super::recovery;
@@ -27,11 +30,12 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
+use crate::lanes::Held;
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::publish::{Publisher, Settlement};
-use crate::store::{AdmissionRequest, ShardLease, Store, StoreError};
+use crate::store::{AdmissionRequest, ShardId, ShardLease, Store, StoreError};
 
 /// Settlements that are taken in together.
 const SETTLEMENTS_MAX: usize = 256;
@@ -42,8 +46,6 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at messages whose outcome could not be recorded, and after an expiry that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// Gauges are set this often, at the most.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long a session that ends waits for what is in flight. What has not settled then is the next owner's to settle.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 
@@ -70,6 +72,7 @@ impl From<Broken> for End {
 
 /// What a session works with.
 pub(super) struct Parts {
+    pub shard: ShardId,
     pub destinations: Arc<Destinations>,
     /// `None` before they were read.
     pub gates: watch::Receiver<Option<Arc<Gates>>>,
@@ -93,12 +96,18 @@ pub(super) struct Session {
     clock: TrustedClock,
     pages: mpsc::Receiver<Page>,
     arrived: Option<Page>,
+    inquiries: mpsc::Receiver<Inquiry>,
+    inquiry: Option<Inquiry>,
     settlements: Vec<Settlement>,
     settled: mpsc::Receiver<Settlement>,
     settle: mpsc::Sender<Settlement>,
     wake: watch::Receiver<u64>,
     caught_up: bool,
     gates_known: bool,
+    /// How far its feed is ahead, as far as that is known.
+    behind: u64,
+    /// What stands against all of its messages.
+    held: Option<Held>,
     /// Nothing is claimed before this monotonic time, and for how long that was put off.
     refused_until: Duration,
     refused_pause: Duration,
@@ -122,6 +131,7 @@ impl Session {
         holding: watch::Receiver<Holding>,
         index: Index,
         pages: mpsc::Receiver<Page>,
+        inquiries: mpsc::Receiver<Inquiry>,
         wake: watch::Receiver<u64>,
     ) -> Result<Self, Broken> {
         // Room for all that may be claimed: the publisher never waits to settle.
@@ -133,12 +143,16 @@ impl Session {
             clock: TrustedClock::new(parts.clock_uncertainty_max),
             pages,
             arrived: None,
+            inquiries,
+            inquiry: None,
             settlements: Vec::new(),
             settled,
             settle,
             wake,
             caught_up: false,
             gates_known: false,
+            behind: 0,
+            held: Some(Held::Recovering),
             refused_until: Duration::ZERO,
             refused_pause: REFUSED_PAUSE,
             resolve_from: Duration::ZERO,
@@ -214,7 +228,14 @@ impl Session {
             Ok(_) | Err(Gated::Uncertain) => Next::Wait(self.parts.poll),
             Err(Gated::Stabilizing { until }) => Next::Wait(until.saturating_sub(monotonic)),
         };
-        self.report(time.is_err());
+        self.held = match time {
+            Err(_) => Some(Held::ClockGated),
+            Ok(_) if !(self.caught_up && self.gates_known && relied_on) => Some(Held::Recovering),
+            Ok(_) if !self.claims.has_room(0) || monotonic < self.refused_until => Some(Held::Capacity),
+            Ok(_) => None,
+        };
+        self.answer()?;
+        self.report();
         Ok(next)
     }
 
@@ -235,7 +256,7 @@ impl Session {
     }
 
     fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<(Option<Timestamp>, bool), End> {
-        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest)?;
+        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals)?;
         if self.schedule.drr.is_idle() {
             return Ok((ready_at, stopped_early));
         }
@@ -244,7 +265,7 @@ impl Session {
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
         if !picked.is_empty() {
-            picked.iter().for_each(|picked| self.parts.signals.claimed(picked.eligible_at(), now.earliest));
+            picked.iter().for_each(|picked| self.parts.signals.claimed(picked, now.earliest));
             let batch = self.claims.take_up(picked);
             self.parts.publisher.publish(lease, batch, now.latest, self.settle.clone());
         }
@@ -325,6 +346,7 @@ impl Session {
     fn take_page(&mut self) -> Result<(), End> {
         let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(()) };
         self.parts.signals.applied_lag(page.behind);
+        self.behind = page.behind;
         self.caught_up |= page.behind == 0;
         self.apply(&page.rows, Some(page.through))
     }
@@ -385,18 +407,6 @@ impl Session {
         time.map_or_else(|_| self.parts.env.now(), |interval| interval.earliest)
     }
 
-    fn report(&mut self, gated: bool) {
-        let monotonic = self.parts.env.clock.monotonic();
-        if monotonic < self.report_from {
-            return;
-        }
-        self.report_from = monotonic + REPORT_EVERY;
-        let signals = &self.parts.signals;
-        signals.clock_gated(gated);
-        signals.capacity(!self.claims.has_room(0) || monotonic < self.refused_until, self.claims.unresolved());
-        signals.lanes(self.index.lanes(), &self.schedule);
-    }
-
     async fn wait(&mut self, next: Next, stop: &CancellationToken) {
         let Next::Wait(pause) = next else {
             // Somebody else on this thread's runtime may have something for us.
@@ -409,6 +419,7 @@ impl Session {
             Ok(()) = self.holding.changed() => {}
             _ = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => {}
             Some(page) = self.pages.recv() => self.arrived = Some(page),
+            Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             () = env::sleep(pause) => {}

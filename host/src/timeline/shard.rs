@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::database::{Database, Memory};
 use super::gates::Gates;
 use super::index::{Index, Owner, Unusable};
+use super::inquiry::{INQUIRIES_MAX, Inquiries};
 use super::lease::{Holding, LeaseKeeper};
 use super::session::{End, Parts, Session};
 use super::signals::Signals;
@@ -52,6 +53,8 @@ pub(super) struct Shard {
     pub active: Arc<AtomicBool>,
     /// Whether another runtime owns the shard.
     pub elsewhere: Arc<AtomicBool>,
+    /// How its session is asked, while it has one.
+    pub inquiries: watch::Sender<Inquiries>,
     pub wake: watch::Receiver<u64>,
     pub stop: CancellationToken,
 }
@@ -102,6 +105,7 @@ impl Shard {
             Ok((session, source, pages)) => {
                 let reading = env::spawn("shard feed", source.run(pages, self.wake.clone()));
                 let end = session.run(&self.stop).await;
+                self.inquiries.send_replace(None);
                 let _ = reading.await;
                 end
             }
@@ -127,6 +131,7 @@ impl Shard {
         let after = index.applied();
         let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
         let parts = Parts {
+            shard: self.id,
             destinations: self.destinations.clone(),
             gates: self.gates.clone(),
             store: self.store.clone(),
@@ -138,7 +143,9 @@ impl Shard {
             clock_uncertainty_max: self.clock_uncertainty_max,
             poll: self.poll,
         };
-        let mut session = Session::new(parts, held, index, pages, self.wake.clone())?;
+        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
+        let mut session = Session::new(parts, held, index, pages, inquiries, self.wake.clone())?;
+        self.inquiries.send_replace(Some(ask));
         session.recover(lease).await?;
         let source = Source { store: self.store.clone(), shard: self.id, after, rebuild_through, poll: self.poll };
         Ok((session, source, pages_in))

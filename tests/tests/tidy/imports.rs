@@ -37,6 +37,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "execute",
             "guest",
             "intake",
+            "lanes",
             "model",
             "publish",
             "secrets",

@@ -13,10 +13,13 @@ use crate::model::retry::RetryPolicy;
 use crate::store::ShardId;
 use crate::timeline::database::Memory;
 use crate::timeline::index::Owner;
+use crate::timeline::signals::Signals;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const PRESENT: Interval = Interval { earliest: NOW, latest: NOW };
 const CLAIMS_MAX: usize = 4;
+
+mod neighbours;
 
 /// A shard's index and what works on it, with no store and no publisher.
 struct Bench {
@@ -63,8 +66,26 @@ const PUBLISHED: Settled = Settled::Outcome {
     destination_gone: false,
 };
 
+fn destination(name: &str) -> Destination {
+    Destination {
+        name: name.parse().unwrap(),
+        url: http::Uri::from_str("http://sink.example/").unwrap(),
+        secret: None,
+        deadline: Duration::ZERO,
+        retry: RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 },
+        uncertain: UncertainPolicy::Hold,
+        ordering: Ordering::None,
+        limits: LaneLimits { messages: 100, bytes: 1 << 20 },
+        weight: 1,
+    }
+}
+
 impl Bench {
     fn new() -> Self {
+        Self::with([destination("sink")], CLAIMS_MAX)
+    }
+
+    fn with(destinations: impl IntoIterator<Item = Destination>, claims_max: usize) -> Self {
         let directory = TempDir::new().unwrap();
         let index = Index::create(
             &directory.path().join("shard"),
@@ -72,20 +93,9 @@ impl Bench {
             Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
         )
         .unwrap();
-        let retry = RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 };
-        let sink = Destination {
-            name: "sink".parse().unwrap(),
-            url: http::Uri::from_str("http://sink.example/").unwrap(),
-            secret: None,
-            deadline: Duration::ZERO,
-            retry,
-            uncertain: UncertainPolicy::Hold,
-            ordering: Ordering::None,
-            limits: LaneLimits { messages: 100, bytes: 1 << 20 },
-            weight: 1,
-        };
-        let destinations = Destinations::from([(sink.name.clone(), sink)]);
-        let (schedule, claims) = (Schedule::new(), Claims::new(CLAIMS_MAX));
+        let destinations =
+            destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
+        let (schedule, claims) = (Schedule::new(), Claims::new(claims_max));
         Self { _directory: directory, destinations, index, schedule, claims }
     }
 
@@ -101,7 +111,7 @@ impl Bench {
 
     /// Claims what can be claimed; the generations by message.
     fn claim(&mut self) -> Vec<(MessageId, u32)> {
-        self.schedule.discover(&self.index, NOW).unwrap();
+        self.schedule.discover(&self.index, NOW, &Signals::new(ShardId(0))).unwrap();
         let mut step = self.index.begin();
         let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, PRESENT).unwrap();
         self.schedule.refresh(&mut step, NOW);
@@ -110,7 +120,10 @@ impl Bench {
     }
 
     fn settle(&mut self, number: u8, generation: u32, result: Settled) -> Settlements {
-        let settlement = Settlement { id: MessageId::from_bytes([number; 16]), generation, result };
+        self.settle_one(Settlement { id: MessageId::from_bytes([number; 16]), generation, result })
+    }
+
+    fn settle_one(&mut self, settlement: Settlement) -> Settlements {
         let mut step = self.index.begin();
         let sum = self.claims.settle(&mut step, &mut self.schedule, &[settlement], NOW);
         self.schedule.refresh(&mut step, NOW);

@@ -5,7 +5,7 @@ use crate::model::lane::{Gate, Ordering};
 use crate::store::{Cancelled, GateChange, Redriven, Resolution, Resolved, SetBy};
 
 impl World {
-    async fn set_gate(&self, destination: &str, namespace: Option<&str>, gate: Gate) {
+    pub(super) async fn set_gate(&self, destination: &str, namespace: Option<&str>, gate: Gate) {
         let change = GateChange {
             destination: destination.parse().unwrap(),
             namespace: namespace.map(|namespace| namespace.parse().unwrap()),

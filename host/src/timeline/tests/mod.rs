@@ -8,6 +8,7 @@ mod lanes;
 mod ownership;
 mod receiver;
 mod recovery;
+mod why;
 
 use std::sync::Arc;
 use std::time::Duration;
