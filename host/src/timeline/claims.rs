@@ -181,16 +181,20 @@ impl Claims {
     }
 
     /// Claims what is due and whose turn it is, to be taken up once the step is committed. `true` if the turn ended before
-    /// the lanes did.
+    /// the lanes did. `is_over` says that the turn's time is: nothing more is claimed in it then.
     pub(super) fn pick(
         &self,
         step: &mut Step<'_>,
         schedule: &mut Schedule,
         now: Interval,
+        is_over: impl Fn() -> bool,
     ) -> Result<(Vec<Picked>, bool), Broken> {
         let mut turn = schedule::TURN.begin();
         let mut picked = Vec::new();
         while self.has_room(picked.len()) {
+            if is_over() {
+                turn.end();
+            }
             let Some(number) = schedule.drr.next(&mut turn) else {
                 return Ok((picked, !schedule.drr.is_idle()));
             };

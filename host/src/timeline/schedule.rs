@@ -29,6 +29,8 @@ const QUANTUM: u64 = 64 << 10;
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
 const TURN_BYTES_MAX: u64 = 16 << 20;
 const TURN_VISITS_MAX: u32 = 1_024;
+/// How long a turn claims at the most: outcomes and the feed wait meanwhile.
+pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
 /// Namespaces share alike.
 const NAMESPACE_WEIGHT: u32 = 1;
 /// READY keys that are read in one go.

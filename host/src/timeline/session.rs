@@ -26,7 +26,7 @@ use super::inquiry::Inquiry;
 use super::keys::Family;
 use super::lease::Holding;
 use super::recovery;
-use super::schedule::Schedule;
+use super::schedule::{self, Schedule};
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
@@ -104,6 +104,8 @@ pub(super) struct Session {
     wake: watch::Receiver<u64>,
     caught_up: bool,
     gates_known: bool,
+    /// Whether it has claimed anything yet.
+    begun: bool,
     /// How far its feed is ahead, as far as that is known.
     behind: u64,
     /// What stands against all of its messages.
@@ -151,6 +153,7 @@ impl Session {
             wake,
             caught_up: false,
             gates_known: false,
+            begun: false,
             behind: 0,
             held: Some(Held::Recovering),
             refused_until: Duration::ZERO,
@@ -260,8 +263,15 @@ impl Session {
         if self.schedule.drr.is_idle() {
             return Ok((ready_at, stopped_early));
         }
+        if !std::mem::replace(&mut self.begun, true) {
+            // Owners that come and go shall not always begin with the same lanes.
+            self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
+        }
+        let clock = &*self.parts.env.clock;
+        let turn_end = clock.monotonic() + schedule::TURN_TIME_MAX;
         let mut step = self.index.begin();
-        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now)?;
+        let is_over = || clock.monotonic() >= turn_end;
+        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now, is_over)?;
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
         if !picked.is_empty() {

@@ -113,7 +113,7 @@ impl Bench {
     fn claim(&mut self) -> Vec<(MessageId, u32)> {
         self.schedule.discover(&self.index, NOW, &Signals::new(ShardId(0))).unwrap();
         let mut step = self.index.begin();
-        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, PRESENT).unwrap();
+        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, PRESENT, || false).unwrap();
         self.schedule.refresh(&mut step, NOW);
         step.commit().unwrap();
         self.claims.take_up(picked).into_iter().map(|message| (message.id, message.generation)).collect()
