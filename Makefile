@@ -78,3 +78,7 @@ bench: guests ## Measure intake and flow beside the bare loop (SECONDS=10)
 	cargo build --locked --release --package forebay
 	@for bench in "intake --baseline" "intake" "flow" "flow --deliver"; do \
 	  $(CARGO_TARGET_DIR)/release/forebay bench $$bench --seconds $(SECONDS) --pack $(PACKS)/github.fpk; done
+
+.PHONY: drr-long
+drr-long: ## Hold fair sharing against its bounds for long (CONFIGURATIONS=100000)
+	FOREBAY_DRR_CONFIGURATIONS=$(or $(CONFIGURATIONS),100000) cargo test --locked --package forebay --lib lanes::

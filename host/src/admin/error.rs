@@ -37,6 +37,15 @@ pub(super) enum ApiError {
     /// Publish Admission came first, or the message had ended.
     #[error("it is too late: the message is {}", .0.as_str())]
     TooLate(MessageState),
+    /// Only a dead message is sent again.
+    #[error("the message is {}, not dead: there is nothing to send again", .0.as_str())]
+    NotDead(MessageState),
+    /// It is of no more use.
+    #[error("the message was of no more use from {0} on: it is not sent again")]
+    Expired(String),
+    /// Only an uncertain message is settled by an operator.
+    #[error("the message is {}, not uncertain: there is nothing to settle", .0.as_str())]
+    NotUncertain(MessageState),
     /// Only a dead WorkItem that holds up its lane can be skipped.
     #[error("the work item is {} and holds up no lane by being dead", .0.as_str())]
     NotSkippable(WorkState),
@@ -66,9 +75,13 @@ impl ApiError {
             ApiError::NotFound { .. } => StatusCode::NOT_FOUND,
             ApiError::Method => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ApiError::TooLate(_) | ApiError::NotSkippable(_) | ApiError::NotFinished(_) | ApiError::Fenced(_) => {
-                StatusCode::CONFLICT
-            }
+            ApiError::TooLate(_)
+            | ApiError::NotDead(_)
+            | ApiError::Expired(_)
+            | ApiError::NotUncertain(_)
+            | ApiError::NotSkippable(_)
+            | ApiError::NotFinished(_)
+            | ApiError::Fenced(_) => StatusCode::CONFLICT,
             ApiError::Store(StoreError::Refused(_)) => StatusCode::CONFLICT,
             ApiError::Busy
             | ApiError::TooSlow
@@ -87,6 +100,9 @@ impl ApiError {
             ApiError::Method => "method_not_allowed",
             ApiError::TooLarge => "too_large",
             ApiError::TooLate(_) => "too_late",
+            ApiError::NotDead(_) => "not_dead",
+            ApiError::Expired(_) => "expired",
+            ApiError::NotUncertain(_) => "not_uncertain",
             ApiError::NotSkippable(_) => "not_skippable",
             ApiError::NotFinished(_) => "not_finished",
             ApiError::Fenced(_) => "replayed_by_an_older_host",
@@ -102,7 +118,7 @@ impl ApiError {
 
     fn state(&self) -> Option<&'static str> {
         match self {
-            ApiError::TooLate(state) => Some(state.as_str()),
+            ApiError::TooLate(state) | ApiError::NotDead(state) | ApiError::NotUncertain(state) => Some(state.as_str()),
             ApiError::NotSkippable(state) | ApiError::NotFinished(state) => Some(state.as_str()),
             ApiError::Invalid(_)
             | ApiError::Unauthorized
@@ -111,6 +127,7 @@ impl ApiError {
             | ApiError::Method
             | ApiError::TooLarge
             | ApiError::Fenced(_)
+            | ApiError::Expired(_)
             | ApiError::Busy
             | ApiError::TooSlow
             | ApiError::Store(_) => None,

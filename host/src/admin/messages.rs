@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 
 use super::error::ApiError;
+use super::lanes::read;
 use super::parameters::{Parameters, PathId};
 use super::{AdminParts, wire};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
-use crate::store::{Cancelled, MessageDetail, MessageFilter, Rescheduled, Store};
+use crate::store::{Cancelled, MessageDetail, MessageFilter, Redriven, Rescheduled, Resolution, Resolved, Store};
 
 /// How far ahead a message may be moved: a slip in the unit is not a message for the next century.
 const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
@@ -59,9 +60,7 @@ pub(super) async fn reschedule(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<wire::MessageDetail>, ApiError> {
     let now = parts.env.now();
-    // What goes wrong with so small a body, other than its size, is that its sender goes away.
-    let body = body.map_err(|_| ApiError::TooLarge)?;
-    let due_at = parse_due(&body, now)?;
+    let due_at = parse_due(read(body)?, now)?;
     match parts.store.reschedule(id, due_at).await? {
         Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
         Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
@@ -70,10 +69,41 @@ pub(super) async fn reschedule(
     Ok(Json(find(&parts.store, id).await?.into()))
 }
 
+/// Sends a dead message again.
+pub(super) async fn redrive(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<MessageId>,
+) -> Result<Json<wire::MessageDetail>, ApiError> {
+    let redriven = parts.store.redrive(vec![id], parts.env.now()).await?;
+    match redriven.first().copied().unwrap_or(Redriven::NotFound) {
+        Redriven::Redriven { .. } => tracing::info!(message = %id, "an operator had a dead message sent again"),
+        Redriven::NotDead(state) => return Err(ApiError::NotDead(state)),
+        Redriven::Expired(at) => return Err(ApiError::Expired(wire::rfc3339(at))),
+        Redriven::NotFound => return Err(not_found(id)),
+    }
+    Ok(Json(find(&parts.store, id).await?.into()))
+}
+
+/// Settles a message whose outcome nobody knew.
+pub(super) async fn resolve(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<MessageId>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::MessageDetail>, ApiError> {
+    let wish: wire::Resolve = read(body)?;
+    let resolution = Resolution::ALL.into_iter().find(|resolution| resolution.as_str() == wish.resolution);
+    let resolution =
+        resolution.ok_or_else(|| ApiError::Invalid("`as` must be one of retry, published, dead".to_owned()))?;
+    match parts.store.resolve(id, resolution, parts.env.now()).await? {
+        Resolved::Resolved => tracing::info!(message = %id, "an operator settled an uncertain message"),
+        Resolved::NotUncertain(state) => return Err(ApiError::NotUncertain(state)),
+        Resolved::NotFound => return Err(not_found(id)),
+    }
+    Ok(Json(find(&parts.store, id).await?.into()))
+}
+
 /// When a reschedule wants its message to be due: `{"due_at":"…"}` or `{"delay_ms":…}`.
-fn parse_due(body: &[u8], now: Timestamp) -> Result<Timestamp, ApiError> {
-    let wish: wire::Reschedule = serde_json::from_slice(body)
-        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))?;
+fn parse_due(wish: wire::Reschedule, now: Timestamp) -> Result<Timestamp, ApiError> {
     let due_at = match (wish.due_at, wish.delay_ms) {
         (Some(due_at), None) => {
             let parsed: jiff::Timestamp = due_at.parse().map_err(|_| {
@@ -92,7 +122,7 @@ fn parse_due(body: &[u8], now: Timestamp) -> Result<Timestamp, ApiError> {
     Ok(due_at)
 }
 
-async fn find(store: &Store, id: MessageId) -> Result<MessageDetail, ApiError> {
+pub(super) async fn find(store: &Store, id: MessageId) -> Result<MessageDetail, ApiError> {
     store.message(id).await?.ok_or_else(|| not_found(id))
 }
 

@@ -9,6 +9,10 @@
 //!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/replay
 //!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
 //!                                           POST /api/v1/messages/{id}/reschedule
+//!  GET  /api/v1/messages/{id}/why           POST /api/v1/messages/{id}/redrive
+//!                                           POST /api/v1/messages/{id}/resolve
+//!  GET  /api/v1/lanes                       POST /api/v1/lanes/gate
+//!  GET  /api/v1/shards                      POST /api/v1/lanes/redrive
 //! ```
 //!
 //! Invariants:
@@ -22,11 +26,13 @@ mod access;
 mod error;
 mod events;
 mod health;
+mod lanes;
 mod listener;
 mod messages;
 mod parameters;
 #[cfg(test)]
 mod tests;
+mod why;
 pub mod wire;
 mod work_items;
 
@@ -110,6 +116,13 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/messages/{id}", get(messages::show))
         .route("/api/v1/messages/{id}/cancel", post(messages::cancel))
         .route("/api/v1/messages/{id}/reschedule", post(messages::reschedule))
+        .route("/api/v1/messages/{id}/redrive", post(messages::redrive))
+        .route("/api/v1/messages/{id}/resolve", post(messages::resolve))
+        .route("/api/v1/messages/{id}/why", get(why::why))
+        .route("/api/v1/lanes", get(lanes::list))
+        .route("/api/v1/lanes/gate", post(lanes::set_gate))
+        .route("/api/v1/lanes/redrive", post(lanes::redrive))
+        .route("/api/v1/shards", get(lanes::shards))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))

@@ -1,4 +1,4 @@
-//! `forebay message`: what is on its way out; cancelling it, or moving it to another time.
+//! `forebay message`: what is on its way out and why it waits; cancelling it, moving it to another time, sending it again.
 
 use std::fmt::Write;
 
@@ -9,11 +9,13 @@ use jiff::{Span, SpanRelativeTo};
 use super::client::{Answer, Client, HostArguments};
 use super::event::headers_and_body;
 use super::exit::Failure;
+use super::lane::Target;
 use super::output::{Table, fields, print};
 use crate::admin::wire;
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::names::{DestinationName, Namespace};
+use crate::store::Resolution;
 
 /// `forebay message`.
 #[derive(Debug, Subcommand)]
@@ -33,6 +35,53 @@ pub(super) enum Verb {
                             Exit code 4 says that it was too late: the message is being published, or has ended."
     )]
     Reschedule(RescheduleArguments),
+    /// Say why a message is not sent, and what to do about it
+    #[command(after_help = WHY_HELP)]
+    Why(OneArguments),
+    /// Send dead messages again, with the idempotency keys that they always had
+    #[command(
+        after_help = "Examples:\n  forebay message redrive msg_…\n  forebay message redrive --lane acme/sink\n\n\
+                            Exit code 4 says that the message is not dead, or of no more use."
+    )]
+    Redrive(RedriveArguments),
+    /// Settle a message of which nobody knows whether its last attempt arrived
+    #[command(after_help = "Exit code 4 says that the message is not uncertain.")]
+    Resolve(ResolveArguments),
+}
+
+const WHY_HELP: &str = "\
+Of several reasons the first counts: lane_closed, lane_paused, ordering_head, clock_gated, recovering,
+capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.";
+
+#[derive(Debug, Args)]
+pub(super) struct RedriveArguments {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    host: HostArguments,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The message
+    #[arg(value_name = "ID")]
+    id: Option<MessageId>,
+    /// Every dead message of a lane
+    #[arg(long, value_name = "NAMESPACE/DESTINATION")]
+    lane: Option<Target>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ResolveArguments {
+    /// The message
+    #[arg(value_name = "ID")]
+    id: MessageId,
+    /// What was found out: nothing, so try again with the same idempotency key; it arrived; it did not, and is given up
+    #[arg(long = "as", value_name = "WHAT", value_parser = PossibleValuesParser::new(Resolution::ALL.map(Resolution::as_str)))]
+    resolution: String,
+    #[command(flatten)]
+    host: HostArguments,
 }
 
 #[derive(Debug, Args)]
@@ -104,7 +153,60 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
             let path = format!("/api/v1/messages/{id}/reschedule");
             print_message(&Client::new(&host)?.post_json(&path, &wish).await?, &host)
         }
+        Verb::Why(OneArguments { id, host }) => why(id, &host).await,
+        Verb::Redrive(RedriveArguments { which: Which { id: Some(id), .. }, host }) => {
+            print_message(&Client::new(&host)?.post(&format!("/api/v1/messages/{id}/redrive")).await?, &host)
+        }
+        Verb::Redrive(RedriveArguments { which: Which { lane, .. }, host }) => redrive_lane(lane, &host).await,
+        Verb::Resolve(ResolveArguments { id, resolution, host }) => {
+            let path = format!("/api/v1/messages/{id}/resolve");
+            let answer = Client::new(&host)?.post_json(&path, &wire::Resolve { resolution }).await?;
+            print_message(&answer, &host)
+        }
     }
+}
+
+async fn why(id: MessageId, host: &HostArguments) -> Result<(), Failure> {
+    let answer = Client::new(host)?.get(&format!("/api/v1/messages/{id}/why")).await?;
+    if host.json {
+        return Ok(print(&answer.text())?);
+    }
+    let why: wire::Why = answer.read()?;
+    Ok(print(&fields(&[
+        ("message", Some(&why.message)),
+        ("lane", Some(&why.lane)),
+        ("shard", Some(&why.shard.to_string())),
+        ("state", Some(&why.state)),
+        ("reason", why.reason.as_deref()),
+        ("why", Some(&why.explanation)),
+        ("what to do", why.advice.as_deref()),
+    ]))?)
+}
+
+/// Sends every dead message of a lane again, page by page.
+async fn redrive_lane(lane: Option<Target>, host: &HostArguments) -> Result<(), Failure> {
+    let Some(Target { namespace: Some(namespace), destination }) = lane else {
+        return Err(Failure::Usage("--lane must be NAMESPACE/DESTINATION: one tenant's lane".to_owned()));
+    };
+    let client = Client::new(host)?;
+    let mut sum = wire::Redriven { redriven: 0, expired: 0, next: None };
+    loop {
+        let (namespace, destination) = (namespace.to_string(), destination.to_string());
+        let wish = wire::RedriveLane { namespace, destination, after: sum.next.take() };
+        let page: wire::Redriven = client.post_json("/api/v1/lanes/redrive", &wish).await?.read()?;
+        sum.redriven += page.redriven;
+        sum.expired += page.expired;
+        sum.next = page.next;
+        if sum.next.is_none() {
+            break;
+        }
+    }
+    if host.json {
+        let text = serde_json::to_string(&sum).map_err(|error| Failure::Failed(error.to_string()))?;
+        return Ok(print(&format!("{text}\n"))?);
+    }
+    let expired = if sum.expired > 0 { format!(", {} were of no more use", sum.expired) } else { String::new() };
+    Ok(print(&format!("{} dead messages are sent again{expired}\n", sum.redriven))?)
 }
 
 /// `90s`, `2h 30m`, `1d`: days have 24 hours.

@@ -13,11 +13,13 @@ mod config;
 mod doctor;
 mod event;
 mod exit;
+mod lane;
 mod message;
 mod migrate;
 mod output;
 mod pack;
 mod serve;
+mod shard;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -60,9 +62,15 @@ enum Verb {
     /// Look at executions, let a lane go on, or run one again
     #[command(subcommand)]
     WorkItem(work_item::Verb),
-    /// Look at outgoing messages, cancel or move them
+    /// Look at outgoing messages, say why they wait, cancel, move or redrive them
     #[command(subcommand)]
     Message(message::Verb),
+    /// Look at Destination Lanes; pause, close or resume them
+    #[command(subcommand)]
+    Lane(lane::Verb),
+    /// Look at Delay Shards
+    #[command(subcommand)]
+    Shard(shard::Verb),
     /// Count what stands in which state
     Stats(stats::Arguments),
     /// Bring a store's schema up to date, and make work items that events lack
@@ -107,6 +115,8 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Event(verb) => event::run(verb).await,
         Verb::WorkItem(verb) => work_item::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,
+        Verb::Lane(verb) => lane::run(verb).await,
+        Verb::Shard(verb) => shard::run(verb).await,
         Verb::Stats(arguments) => stats::run(arguments).await,
         Verb::Migrate(arguments) => migrate::run(arguments).await,
         Verb::Doctor(arguments) => doctor::run(arguments).await,

@@ -41,6 +41,16 @@ fn every_verb_is_understood() {
         &format!("forebay message cancel {id}"),
         &format!("forebay message reschedule {id} --at 2030-01-31T08:00:00Z"),
         &format!("forebay message reschedule {id} --in 90s"),
+        &format!("forebay message why {id} --json"),
+        &format!("forebay message redrive {id}"),
+        "forebay message redrive --lane acme/sink --json",
+        &format!("forebay message resolve {id} --as published"),
+        "forebay lane list --namespace acme --destination sink --json",
+        "forebay lane show acme/sink",
+        "forebay lane pause sink --reason maintenance",
+        "forebay lane resume sink",
+        "forebay lane close acme/sink --json",
+        "forebay shard list --json",
         "forebay stats --json",
         "forebay migrate --data d --json",
         "forebay doctor --config f.toml --data d --pack a.fpk --secrets s --admin http://127.0.0.1:9 --json",
@@ -66,6 +76,11 @@ fn what_cannot_be_right_is_refused() {
         &format!("forebay message reschedule {id} --at tomorrow"),
         &format!("forebay message reschedule {id} --in 1month"),
         &format!("forebay message reschedule {id} --in=-5s"),
+        "forebay message redrive",
+        &format!("forebay message redrive {id} --lane acme/sink"),
+        &format!("forebay message resolve {id} --as lost"),
+        "forebay lane pause Acme/sink",
+        "forebay lane show",
         "forebay config",
         "forebay config --reference --check f.toml",
     ] {
@@ -123,9 +138,19 @@ async fn what_a_host_answers_decides_the_exit_code() {
         "message show msg_00000000000000000000000000000000",
         "message cancel msg_00000000000000000000000000000000",
         "message reschedule msg_00000000000000000000000000000000 --in 5s",
+        "message why msg_00000000000000000000000000000000",
+        "message redrive msg_00000000000000000000000000000000",
+        "message resolve msg_00000000000000000000000000000000 --as retry",
+        "lane show sink",
+        "lane pause sink",
     ] {
         let failure = run(parse(&format!("forebay {what} --admin {admin}")).unwrap().verb).await.unwrap_err();
         assert!(matches!(failure, Failure::NotFound(_)), "{what}: {failure:?}");
+    }
+    for what in ["lane list", "lane resume sink", "shard list", "message redrive --lane acme/sink"] {
+        for format in ["", " --json"] {
+            run(parse(&format!("forebay {what}{format} --admin {admin}")).unwrap().verb).await.unwrap();
+        }
     }
     running.shutdown(Duration::from_secs(25)).await.unwrap();
     let failure = run(parse(&format!("forebay stats --admin {admin}")).unwrap().verb).await.unwrap_err();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::sources::Settings;
 use super::units;
 use crate::model::destination::{Destination, LaneLimits};
+use crate::model::lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::names::{DestinationName, SecretName};
 use crate::model::retry::RetryPolicy;
@@ -28,6 +29,8 @@ pub(super) struct DestinationDocument {
     in_flight_messages: u32,
     #[serde(rename = "in_flight_mib", with = "units::mib")]
     in_flight_bytes: usize,
+    ordering: OrderingWord,
+    ordering_domains: u16,
     weight: u32,
 }
 
@@ -37,6 +40,14 @@ enum UncertainWord {
     Retry,
     Hold,
     End,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OrderingWord {
+    None,
+    Exact,
+    Hashed,
 }
 
 impl Default for DestinationDocument {
@@ -51,6 +62,8 @@ impl Default for DestinationDocument {
             uncertain: UncertainWord::Retry,
             in_flight_messages: 32,
             in_flight_bytes: 16 * units::MIB,
+            ordering: OrderingWord::None,
+            ordering_domains: 64,
             weight: 1,
         }
     }
@@ -93,6 +106,11 @@ impl DestinationDocument {
                 UncertainWord::Retry => UncertainPolicy::Retry,
                 UncertainWord::Hold => UncertainPolicy::Hold,
                 UncertainWord::End => UncertainPolicy::End,
+            },
+            ordering: match self.ordering {
+                OrderingWord::None => Ordering::None,
+                OrderingWord::Exact => Ordering::Exact,
+                OrderingWord::Hashed => Ordering::Hashed { domains: self.ordering_domains },
             },
             limits: LaneLimits { messages: self.in_flight_messages, bytes: self.in_flight_bytes as u64 },
             weight: self.weight,

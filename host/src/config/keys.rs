@@ -255,6 +255,19 @@ pub(super) const KEYS: &[Key] = &[
          `timeline.claimed_max`, so that one slow destination leaves room for the others.",
     ),
     number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes that may be under way at once."),
+    key(
+        "destinations.NAME.ordering",
+        Kind::Word(&["none", "exact", "hashed"]),
+        "Which of its messages keep their order: `none`, those of one ordering key with a lane for each key (`exact`), or with \
+         `destinations.NAME.ordering_domains` lanes for all keys (`hashed`). Of an ordered lane one message is under way at a \
+         time, and one that is retried or uncertain holds those behind it. A change has every index built again.",
+    ),
+    number(
+        "destinations.NAME.ordering_domains",
+        1,
+        4_096,
+        "The lanes that all ordering keys of one tenant share, where `destinations.NAME.ordering` is `hashed`.",
+    ),
     number("destinations.NAME.weight", 1, 1_000, "Its share beside other destinations."),
 ];
 

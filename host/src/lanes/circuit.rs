@@ -1,10 +1,14 @@
 //! The circuit of a Destination Lane: a destination that keeps failing is left alone, then probed, then trusted again.
 //!
 //! ```text
-//!   Closed ──(a run of failures)──> Open ──(its time passes)──> HalfOpen ──(enough probes succeed)──> Closed
-//!                                     ^                            │
-//!                                     └───────(a probe fails)──────┘  for longer each time, up to a cap
+//!   Closed ──(a run of failures)──> Open ──(its time passes)──> HalfOpen ──(enough probes succeed)──> Ramping ──> Closed
+//!                                     ^                            │                                     │
+//!                                     └───────(a probe fails)──────┴───────────────(a failure)───────────┘
+//!                                        for longer each time, up to a cap
 //! ```
+//!
+//! A destination that is back is not met by all that waited at once: while it ramps, each success makes room for one more
+//! in flight, so that what is in flight doubles with each round of answers, until its lane's own limit is reached.
 //!
 //! While it is open no message is tried, so a destination's failure spends the attempts of the few messages that found
 //! it out and of the probes, not those of every message that waits.
@@ -24,8 +28,10 @@ pub struct CircuitPolicy {
     pub open_max: Duration,
     /// How many probes may be on their way at once.
     pub probes_max: u32,
-    /// How many probes must succeed for it to close.
+    /// How many probes must succeed for it to be trusted again.
     pub successes_to_close: u32,
+    /// How many in flight end the ramp.
+    pub ramp_messages: u32,
 }
 
 /// Where a circuit stands.
@@ -49,6 +55,13 @@ pub enum Circuit {
         probing: u32,
         /// Probes that succeeded.
         successes: u32,
+        /// How often in a row it had opened.
+        openings: u32,
+    },
+    /// The destination is called more and more.
+    Ramping {
+        /// So many at once.
+        room: u32,
         /// How often in a row it had opened.
         openings: u32,
     },
@@ -87,10 +100,31 @@ impl Circuit {
     /// A circuit that trusts its destination.
     pub const CLOSED: Circuit = Circuit::Closed { failures: 0 };
 
+    /// How many may be in flight, if it has a say in that.
+    pub fn messages_max(self) -> Option<u32> {
+        match self {
+            Circuit::Ramping { room, .. } => Some(room),
+            Circuit::Closed { .. } | Circuit::Open { .. } | Circuit::HalfOpen { .. } => None,
+        }
+    }
+
+    /// Every word for it.
+    pub const WORDS: [&str; 4] = ["closed", "open", "half_open", "ramping"];
+
+    /// The word for it in metrics and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Circuit::Closed { .. } => "closed",
+            Circuit::Open { .. } => "open",
+            Circuit::HalfOpen { .. } => "half_open",
+            Circuit::Ramping { .. } => "ramping",
+        }
+    }
+
     /// Whether an attempt is allowed at `now`, and the circuit with that attempt on its way.
     pub fn begin(self, policy: &CircuitPolicy, now: Timestamp) -> Result<(Circuit, Attempt), Refused> {
         match self {
-            Circuit::Closed { .. } => Ok((self, Attempt::Ordinary)),
+            Circuit::Closed { .. } | Circuit::Ramping { .. } => Ok((self, Attempt::Ordinary)),
             Circuit::Open { until, .. } if now < until => Err(Refused::Until(until)),
             Circuit::Open { openings, .. } => {
                 Ok((Circuit::HalfOpen { probing: 1, successes: 0, openings }, Attempt::Probe))
@@ -115,10 +149,14 @@ impl Circuit {
             (Circuit::HalfOpen { openings, .. }, Attempt::Probe, Verdict::Failed) => {
                 Circuit::open(policy, openings.saturating_add(1), now)
             }
-            (Circuit::HalfOpen { successes, .. }, Attempt::Probe, Verdict::Healthy)
+            (Circuit::HalfOpen { successes, openings, .. }, Attempt::Probe, Verdict::Healthy)
                 if successes + 1 >= policy.successes_to_close =>
             {
-                Circuit::CLOSED
+                Circuit::ramp(policy, successes + 1, openings)
+            }
+            (Circuit::Ramping { room, openings }, _, Verdict::Healthy) => Circuit::ramp(policy, room + 1, openings),
+            (Circuit::Ramping { openings, .. }, _, Verdict::Failed) => {
+                Circuit::open(policy, openings.saturating_add(1), now)
             }
             (Circuit::HalfOpen { probing, successes, openings }, Attempt::Probe, Verdict::Healthy) => {
                 Circuit::HalfOpen { probing: probing.saturating_sub(1), successes: successes + 1, openings }
@@ -126,10 +164,14 @@ impl Circuit {
             (Circuit::HalfOpen { probing, successes, openings }, Attempt::Probe, Verdict::NotCalled) => {
                 Circuit::HalfOpen { probing: probing.saturating_sub(1), successes, openings }
             }
-            (Circuit::Closed { .. }, _, Verdict::NotCalled)
+            (Circuit::Closed { .. } | Circuit::Ramping { .. }, _, Verdict::NotCalled)
             | (Circuit::Open { .. }, _, _)
             | (Circuit::HalfOpen { .. }, Attempt::Ordinary, _) => self,
         }
+    }
+
+    fn ramp(policy: &CircuitPolicy, room: u32, openings: u32) -> Circuit {
+        if room >= policy.ramp_messages { Circuit::CLOSED } else { Circuit::Ramping { room, openings } }
     }
 
     fn open(policy: &CircuitPolicy, openings: u32, now: Timestamp) -> Circuit {

@@ -1,9 +1,7 @@
 //! Bounded deficit round robin: service in proportion to weights, whatever the sizes of what is served.
 //!
 //! The active keys stand in a ring. A *visit* grants its key `weight x quantum` once and serves it while the cost of its
-//! head fits into its deficit; then the ring moves on and the rest of the deficit is kept. A *turn* is what a caller does
-//! in one go: its caps end the turn and not the visit, so that the next turn goes on where this one stopped, with nothing
-//! granted twice and nothing forfeited.
+//! head fits into its deficit; then the ring moves on and the rest of the deficit is kept.
 //!
 //! ```text
 //!   loop over next(turn) -> key
@@ -14,17 +12,22 @@
 //!       TurnOver  -> stop; the position is kept
 //! ```
 //!
+//! A ring that comes after another one, whose deficits are lost, begins with a *first pass*: each key that is found is served
+//! one head, whatever it costs, and granted nothing. The pass ends at the first key that has had its share of it.
+//!
 //! Invariants:
 //! - A key is in the ring exactly once or not at all; membership is a state of its own and not read from its deficit.
 //! - A key that leaves the ring, idle or blocked, forfeits its deficit: credit is never gathered while away.
 //! - No key's deficit exceeds `cost_max - 1` between its visits. `cost_max` covers every cost, so there is no exception
 //!   for a first oversized head: it is served when enough visits have been granted.
 //! - For a key with quantum `Q` and largest cost `L` that stays active over `m` visits, the service `S` that it gets lies
-//!   in `m Q - (L - 1) ..= m Q + (L - 1)`.
-//! - Every operation is O(1): the ring is a doubly linked list over a slab.
+//!   in `m Q - (L - 1) ..= m Q + (L - 1)`. A first pass is not among these visits.
+//! - Every operation is O(1) but [`Drr::begin_at`]: the ring is a doubly linked list over a slab.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+
+use super::turn::{Charge, Turn};
 
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 1_000;
@@ -36,31 +39,15 @@ pub struct DrrOptions {
     pub quantum: u64,
     /// The largest cost that may be charged.
     pub cost_max: u64,
-    /// The most that a turn serves, by number.
-    pub turn_items_max: u32,
-    /// The most that a turn serves, by cost; at least `cost_max`.
-    pub turn_cost_max: u64,
-    /// The most visits that a turn begins: heads that cost many quanta are not waited for in one go.
-    pub turn_visits_max: u32,
 }
 
-/// What is left of a turn.
-#[derive(Debug)]
-pub struct Turn {
-    items: u32,
-    cost: u64,
-    visits: u32,
-}
-
-/// What became of a wish to serve the head of the key that is being visited.
+/// What a ring knows about those that came before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Charge {
-    /// Serve it: its cost has been deducted.
-    Served,
-    /// Its deficit does not cover it: the ring has moved on.
-    VisitOver,
-    /// The turn is used up; the next one goes on here.
-    TurnOver,
+pub enum Beginning {
+    /// There were none.
+    Fresh,
+    /// There were, and their deficits are lost: it begins with a first pass.
+    FirstPass,
 }
 
 /// Keys that share service.
@@ -69,8 +56,8 @@ pub struct Drr<K> {
     options: DrrOptions,
     slots: HashMap<K, usize>,
     members: Vec<Member<K>>,
-    vacant: Vec<usize>,
     ring: Option<Ring>,
+    beginning: Beginning,
 }
 
 /// The ring's position.
@@ -90,6 +77,8 @@ struct Member<K> {
     /// The weight that the last visit granted by.
     granted_weight: u32,
     deficit: u64,
+    /// Whether it has had its share of the first pass.
+    greeted: bool,
     membership: Membership,
 }
 
@@ -107,21 +96,10 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     /// No keys yet.
     ///
     /// # Panics
-    /// If nothing could ever be served: a quantum or cap of zero, or turns that the largest cost does not fit into.
-    pub fn new(options: DrrOptions) -> Self {
+    /// If nothing could ever be served: a quantum or largest cost of zero.
+    pub fn new(options: DrrOptions, beginning: Beginning) -> Self {
         assert!(options.quantum > 0 && options.cost_max > 0, "a visit must grant something");
-        assert!(options.turn_items_max > 0 && options.turn_visits_max > 0, "a turn must serve something");
-        assert!(options.turn_cost_max >= options.cost_max, "a turn must have room for the largest cost");
-        Self { options, slots: HashMap::new(), members: Vec::new(), vacant: Vec::new(), ring: None }
-    }
-
-    /// A fresh turn.
-    pub fn turn(&self) -> Turn {
-        Turn {
-            items: self.options.turn_items_max,
-            cost: self.options.turn_cost_max,
-            visits: self.options.turn_visits_max,
-        }
+        Self { options, slots: HashMap::new(), members: Vec::new(), ring: None, beginning }
     }
 
     /// Whether no key is active.
@@ -173,31 +151,33 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         self.members[slot].membership = Membership::Idle;
     }
 
-    /// Forgets a key.
-    pub fn remove(&mut self, key: K) {
-        let Some(slot) = self.slots.remove(&key) else { return };
-        self.leave(slot);
-        self.members[slot].membership = Membership::Idle;
-        self.vacant.push(slot);
+    /// Goes on at an active key that `random` chooses, whose visit begins anew: after a restart nobody is first every time.
+    pub fn begin_at(&mut self, random: u64) {
+        let active: Vec<usize> = (0..self.members.len()).filter(|slot| self.members[*slot].is_active()).collect();
+        if !active.is_empty() {
+            let chosen = usize::try_from(random % active.len() as u64).expect("less than there are keys");
+            self.ring = Some(Ring { cursor: active[chosen], visiting: false });
+        }
     }
 
     /// The key whose head is to be looked at; `None` if no key is active or the turn is used up.
     pub fn next(&mut self, turn: &mut Turn) -> Option<K> {
         let ring = self.ring.as_mut()?;
-        if turn.items == 0 {
+        if turn.is_over() {
             return None;
         }
         let member = &mut self.members[ring.cursor];
         if !ring.visiting {
-            turn.visits = turn.visits.checked_sub(1)?;
-            ring.visiting = true;
-            let grant = u64::from(member.weight) * self.options.quantum;
-            if member.granted_weight != member.weight {
-                // Credit that was gathered under a greater weight is worth no more than one visit under the new one.
-                member.deficit = member.deficit.min(grant);
-                member.granted_weight = member.weight;
+            if !turn.begin_visit() {
+                return None;
             }
-            member.deficit = member.deficit.min(self.options.cost_max - 1) + grant;
+            ring.visiting = true;
+            if member.greeted {
+                self.beginning = Beginning::Fresh;
+            }
+            if self.beginning == Beginning::Fresh {
+                member.grant(&self.options);
+            }
         }
         Some(member.key)
     }
@@ -205,25 +185,49 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     /// Asks to serve the head of the key that [`Drr::next`] returned.
     ///
     /// # Panics
-    /// If no key is being visited, or `cost` is 0 or exceeds `cost_max`.
+    /// If no key is being visited, or `cost` is 0, exceeds `cost_max`, or is more than a turn has room for.
     pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
-        assert!(cost > 0 && cost <= self.options.cost_max, "a cost is in 1..={}", self.options.cost_max);
-        let ring = self.ring.as_mut().filter(|ring| ring.visiting).expect("a key is being visited");
-        let member = &mut self.members[ring.cursor];
-        if cost > member.deficit {
-            if let Membership::Active { next, .. } = member.membership {
-                *ring = Ring { cursor: next, visiting: false };
-            }
+        if !self.covers(cost) {
+            self.move_on();
             return Charge::VisitOver;
         }
-        if turn.items == 0 || cost > turn.cost {
-            turn.items = 0;
+        if !turn.spend(cost) {
             return Charge::TurnOver;
         }
-        turn.items -= 1;
-        turn.cost -= cost;
-        member.deficit -= cost;
+        self.deduct(cost);
         Charge::Served
+    }
+
+    /// Whether the key that is being visited may be served a head of this cost.
+    pub(super) fn covers(&self, cost: u64) -> bool {
+        assert!(cost > 0 && cost <= self.options.cost_max, "a cost is in 1..={}", self.options.cost_max);
+        let member = &self.members[self.visited()];
+        self.greets(member) || cost <= member.deficit
+    }
+
+    /// Ends the visit: the rest of the deficit is kept.
+    pub(super) fn move_on(&mut self) {
+        let (_, next) = self.neighbours(self.visited());
+        self.ring = Some(Ring { cursor: next, visiting: false });
+    }
+
+    /// The key that is being visited was served a head of this cost, which it covers.
+    pub(super) fn deduct(&mut self, cost: u64) {
+        let slot = self.visited();
+        if self.greets(&self.members[slot]) {
+            self.members[slot].greeted = true;
+        } else {
+            self.members[slot].deficit -= cost;
+        }
+    }
+
+    fn visited(&self) -> usize {
+        self.ring.filter(|ring| ring.visiting).expect("a key is being visited").cursor
+    }
+
+    /// Whether the first pass still has something for it.
+    fn greets(&self, member: &Member<K>) -> bool {
+        self.beginning == Beginning::FirstPass && !member.greeted
     }
 
     fn slot(&self, key: K) -> usize {
@@ -231,18 +235,9 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     }
 
     fn add(&mut self, key: K, weight: u32) {
-        let member = Member { key, weight, granted_weight: weight, deficit: 0, membership: Membership::Idle };
-        let slot = match self.vacant.pop() {
-            Some(slot) => {
-                self.members[slot] = member;
-                slot
-            }
-            None => {
-                self.members.push(member);
-                self.members.len() - 1
-            }
-        };
-        self.slots.insert(key, slot);
+        self.slots.insert(key, self.members.len());
+        let membership = Membership::Idle;
+        self.members.push(Member { key, weight, granted_weight: weight, deficit: 0, greeted: false, membership });
     }
 
     /// Enters the ring behind everybody else: just before the cursor.
@@ -291,5 +286,24 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     }
 }
 
+impl<K> Member<K> {
+    fn is_active(&self) -> bool {
+        matches!(self.membership, Membership::Active { .. })
+    }
+
+    /// What a visit begins with.
+    fn grant(&mut self, options: &DrrOptions) {
+        let grant = u64::from(self.weight) * options.quantum;
+        if self.granted_weight != self.weight {
+            // Credit that was gathered under a greater weight is worth no more than one visit under the new one.
+            self.deficit = self.deficit.min(grant);
+            self.granted_weight = self.weight;
+        }
+        self.deficit = self.deficit.min(options.cost_max - 1) + grant;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod oracle;
 #[cfg(test)]
 mod tests;

@@ -6,53 +6,15 @@
 //! Invariants:
 //! - What is in flight never exceeds the limits, in messages or in bytes.
 //! - Every permit is given back exactly once, by [`DestinationLane::settle`].
+//! - Of an ordered lane, one message at the most is claimed and not concluded: what became of it is known before its
+//!   successor goes, even where its permit came back without that.
 //! - Closing or pausing a lane refuses new permits and nothing else: what waits goes on waiting.
 
 use super::circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
+use super::held::Held;
 use crate::model::destination::LaneLimits;
+use crate::model::lane::Gate;
 use crate::model::time::Timestamp;
-
-/// Whether a lane takes part at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    /// It does.
-    Open,
-    /// An operator has paused it.
-    Paused,
-    /// Its destination does not exist (any more).
-    Closed,
-}
-
-/// Why a lane's due head is not admitted, in order of precedence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Held {
-    /// Its gate is closed.
-    LaneClosed,
-    /// Its gate is paused.
-    LanePaused,
-    /// Its circuit is open, or half-open with all probes on their way.
-    CircuitOpen,
-    /// Its destination asked to be left alone for a while.
-    Throttled,
-    /// It has in flight what it may.
-    LaneFull,
-}
-
-impl Held {
-    /// Every reason, in order of precedence.
-    pub const ALL: [Held; 5] = [Held::LaneClosed, Held::LanePaused, Held::CircuitOpen, Held::Throttled, Held::LaneFull];
-
-    /// The word for it in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Held::LaneClosed => "lane_closed",
-            Held::LanePaused => "lane_paused",
-            Held::CircuitOpen => "circuit_open",
-            Held::Throttled => "throttled",
-            Held::LaneFull => "lane_full",
-        }
-    }
-}
 
 /// The right to one attempt.
 #[derive(Debug)]
@@ -66,6 +28,11 @@ pub struct Permit {
 #[derive(Debug)]
 pub struct DestinationLane {
     gate: Gate,
+    /// Whether this runtime can call its destination.
+    capable: bool,
+    ordered: bool,
+    /// Messages that were claimed and of which it is not known what became of them.
+    unconcluded: u32,
     limits: LaneLimits,
     policy: CircuitPolicy,
     circuit: Circuit,
@@ -78,12 +45,15 @@ pub struct DestinationLane {
 }
 
 impl DestinationLane {
-    /// A lane with nothing in flight.
-    pub fn new(gate: Gate, limits: LaneLimits, policy: CircuitPolicy) -> Self {
+    /// A lane whose messages go side by side; open, with nothing in flight.
+    pub fn new(limits: LaneLimits, policy: CircuitPolicy) -> Self {
         Self {
-            gate,
+            gate: Gate::Open,
+            capable: true,
+            ordered: false,
+            unconcluded: 0,
             limits,
-            policy,
+            policy: CircuitPolicy { ramp_messages: limits.messages, ..policy },
             circuit: Circuit::CLOSED,
             backoff_until: None,
             in_flight_messages: 0,
@@ -92,9 +62,24 @@ impl DestinationLane {
         }
     }
 
+    /// A lane whose messages go one after the other.
+    pub fn ordered(limits: LaneLimits, policy: CircuitPolicy) -> Self {
+        Self { ordered: true, ..Self::new(LaneLimits { messages: limits.messages.min(1), ..limits }, policy) }
+    }
+
+    /// The lane of a destination that this runtime cannot call.
+    pub fn incapable(policy: CircuitPolicy) -> Self {
+        Self { capable: false, ..Self::new(LaneLimits { messages: 0, bytes: 0 }, policy) }
+    }
+
     /// Opens, pauses or closes it.
     pub fn set_gate(&mut self, gate: Gate) {
         self.gate = gate;
+    }
+
+    /// Its gate.
+    pub fn gate(&self) -> Gate {
+        self.gate
     }
 
     /// Its circuit.
@@ -105,6 +90,11 @@ impl DestinationLane {
     /// Messages in flight.
     pub fn in_flight_messages(&self) -> u32 {
         self.in_flight_messages
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
     }
 
     /// Takes a permit for a message of `bytes`, or says what stands against it.
@@ -120,6 +110,7 @@ impl DestinationLane {
         let (circuit, attempt) = self.circuit.begin(&self.policy, now).map_err(|_| Held::CircuitOpen)?;
         self.circuit = circuit;
         self.in_flight_messages += 1;
+        self.unconcluded += 1;
         self.in_flight_bytes += bytes;
         Ok(Permit { bytes, attempt })
     }
@@ -136,6 +127,21 @@ impl DestinationLane {
         self.circuit = self.circuit.end(&self.policy, permit.attempt, verdict, now);
     }
 
+    /// Takes over a message that an owner before this one claimed, and of which it is not known what became of it.
+    pub fn inherit(&mut self) {
+        self.unconcluded += 1;
+    }
+
+    /// It is known what became of a message that was claimed or inherited.
+    pub fn conclude(&mut self) {
+        self.unconcluded = self.unconcluded.checked_sub(1).expect("a message is concluded once");
+    }
+
+    /// Until when its destination asked to be left alone, if that is still to come.
+    pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.backoff_until.filter(|until| now < *until)
+    }
+
     /// The destination asked not to be called before `until`. A shorter wish never shortens a longer one.
     pub fn back_off(&mut self, until: Timestamp) {
         self.backoff_until = self.backoff_until.max(Some(until));
@@ -148,13 +154,20 @@ impl DestinationLane {
             Gate::Paused => return Some(Held::LanePaused),
             Gate::Open => {}
         }
+        if self.ordered && self.unconcluded > 0 {
+            return Some(Held::OrderingHead);
+        }
+        if !self.capable {
+            return Some(Held::Capability);
+        }
         if self.circuit.begin(&self.policy, now).is_err() {
             return Some(Held::CircuitOpen);
         }
-        if self.backoff_until.is_some_and(|until| now < until) {
+        if self.throttled_until(now).is_some() {
             return Some(Held::Throttled);
         }
-        (self.wants_room || self.in_flight_messages >= self.limits.messages).then_some(Held::LaneFull)
+        let messages_max = self.circuit.messages_max().unwrap_or(u32::MAX).min(self.limits.messages);
+        (self.wants_room || self.in_flight_messages >= messages_max).then_some(Held::LaneFull)
     }
 
     /// When time alone lets it send again: the later of its backoff's and its circuit's ends, if either is to come.
@@ -164,7 +177,7 @@ impl DestinationLane {
             Err(Refused::Until(until)) => Some(until),
             Err(Refused::Probing) | Ok(_) => None,
         };
-        circuit.max(self.backoff_until.filter(|until| now < *until))
+        circuit.max(self.throttled_until(now))
     }
 
     /// What a message counts for: one that is larger than the whole lane takes the whole lane, so that it can be sent

@@ -1,6 +1,6 @@
 //! Fair sharing and admission, as pure decisions: who is served next, and whether a Destination Lane may send.
 //!
-//! [`Drr`] shares service between keys by weight. [`DestinationLane`] says whether a destination may be called now, and
+//! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each. [`DestinationLane`] says whether a destination may be called now, and
 //! why not if not. [`Layout`] says which executors serve which queue classes. None knows what time it is, what a message is or
 //! where it is kept.
 //!
@@ -10,10 +10,16 @@
 
 mod circuit;
 mod drr;
+mod held;
 mod lane;
 mod shape;
+mod turn;
+mod two_level;
 
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
-pub use drr::{Charge, Drr, DrrOptions, Turn, WEIGHT_MAX};
-pub use lane::{DestinationLane, Gate, Held, Permit};
+pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
+pub use held::Held;
+pub use lane::{DestinationLane, Permit};
 pub use shape::{Layout, Profile, Rotation, Shape};
+pub use turn::{Charge, Turn, TurnLimits};
+pub use two_level::TwoLevelDrr;

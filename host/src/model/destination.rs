@@ -3,12 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::hash::fnv1a;
+use super::lane::Ordering;
 use super::message::UncertainPolicy;
 use super::names::{DestinationName, SecretName};
 use super::retry::RetryPolicy;
 
 /// Every destination, by name.
 pub type Destinations = BTreeMap<DestinationName, Destination>;
+
+/// Stands for which messages keep their order: another number means that lanes are told apart in another way.
+pub fn ordering_fingerprint(destinations: &Destinations) -> u64 {
+    let ordered = destinations.values().filter(|destination| destination.ordering != Ordering::None);
+    let words = ordered.map(|destination| format!("{}={:?};", destination.name, destination.ordering));
+    fnv1a(words.flat_map(String::into_bytes))
+}
 
 /// A way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +34,8 @@ pub struct Destination {
     pub retry: RetryPolicy,
     /// What to do when an attempt's outcome is not known.
     pub uncertain: UncertainPolicy,
+    /// Which of its messages keep their order.
+    pub ordering: Ordering,
     /// What its lanes may have in flight.
     pub limits: LaneLimits,
     /// Its share beside other lanes; at least 1.

@@ -141,6 +141,10 @@ pub struct MessageEntry {
     pub namespace: Namespace,
     /// Where it goes.
     pub destination: DestinationName,
+    /// What it keeps its order with, where its lane is ordered.
+    pub ordering_key: Option<String>,
+    /// Its place in an ordered lane.
+    pub place: u64,
     /// Its state.
     pub state: MessageState,
     /// How often it was rescheduled, plus one.

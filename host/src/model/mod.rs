@@ -9,7 +9,9 @@
 pub mod destination;
 pub mod event;
 pub mod failure;
+pub mod hash;
 pub mod ids;
+pub mod lane;
 pub mod message;
 pub mod names;
 pub mod pack;

@@ -19,17 +19,20 @@ use std::sync::Arc;
 use metrics::Gauge;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::Settled;
 use super::claim::{Claim, InFlight, Latest};
 use super::http::HttpAdapter;
 use super::outcomes::{Finished, Outcomes};
 use super::store_retry::StoreRetry;
 use super::verdict::Verdict;
+use super::{ClaimedMessage, Settled};
 use crate::env::{self, Env};
 use crate::model::ids::MessageId;
+use crate::model::lane::Gate;
 use crate::model::message::{MessageEntry, MessageState, after_attempt};
 use crate::secrets::Secrets;
-use crate::store::{Admission, AdmissionRequest, OutcomeRecord, Payload, ShardLease, Store, StoreError};
+use crate::store::{
+    Admission, AdmissionRequest, GateChange, OutcomeRecord, Payload, SetBy, ShardLease, Store, StoreError,
+};
 
 /// Messages that are admitted in one call to the store.
 const ADMISSIONS_PER_CALL_MAX: usize = 256;
@@ -226,14 +229,21 @@ impl Engine {
         claim.route.metrics.attempted(&verdict, self.env.clock.monotonic().saturating_sub(began));
         let at = latest.now(&*self.env.clock);
         let (message, destination) = (&claim.message, &claim.route.destination);
-        let (retry, uncertain) = (&destination.retry, destination.uncertain);
-        let counted =
-            if verdict.host_failed { attempt.min(retry.failures_max.saturating_sub(1)).max(1) } else { attempt };
-        let after = after_attempt(message.id, counted, message.expire_at, &verdict.outcome, retry, uncertain, at);
+        if verdict.destination_gone {
+            self.pause(lease, message).await;
+        }
+        let mut retry = destination.retry;
+        if verdict.host_failed || verdict.destination_gone {
+            // Never its last: what waits for an operator loses nothing.
+            retry.failures_max = u32::MAX;
+        }
+        let after =
+            after_attempt(message.id, attempt, message.expire_at, &verdict.outcome, &retry, destination.uncertain, at);
         let settled = Settled::Outcome {
             after,
             lane_until: verdict.lane_delay.map(|delay| at + delay.min(retry.max)),
             destination_failed: verdict.destination_failed,
+            destination_gone: verdict.destination_gone,
         };
         let record = OutcomeRecord {
             id: message.id,
@@ -244,6 +254,28 @@ impl Engine {
             error: verdict.error,
         };
         self.outcomes.record(Finished { claim, lease, record, settled, at }).await;
+    }
+
+    /// Pauses the lanes of a tenant's destination that says that it is gone, until an operator resumes them.
+    async fn pause(&self, lease: ShardLease, message: &ClaimedMessage) {
+        let (namespace, destination) = (&message.namespace, &message.destination);
+        tracing::error!(%namespace, %destination, "a destination says that it is gone (410): its lane is paused until resumed");
+        let change = GateChange {
+            destination: destination.clone(),
+            namespace: Some(namespace.clone()),
+            gate: Gate::Paused,
+            reason: Some("the destination answered 410: it is gone".to_owned()),
+            by: SetBy::Destination,
+            now: self.env.now(),
+        };
+        let mut retry = StoreRetry::new(lease.shard);
+        while let Err(error) = self.store.set_gate(change.clone()).await {
+            if !retry.wait(&error).await {
+                // Its next message finds out again.
+                tracing::warn!(%error, "a lane could not be paused");
+                return;
+            }
+        }
     }
 
     async fn call(&self, claim: &Claim, payload: Payload) -> Verdict {

@@ -121,6 +121,8 @@ pub enum Settled {
         lane_until: Option<Timestamp>,
         /// Whether the destination itself was at fault (no connection, no answer, 5xx), as opposed to the message.
         destination_failed: bool,
+        /// Whether the destination says that it is gone: its lane has been paused.
+        destination_gone: bool,
     },
     /// Admitted, but the outcome could not be recorded: it stands as `publishing`.
     Unrecorded,

@@ -10,6 +10,7 @@ use super::sink::{Answer, Received, Sink};
 use super::*;
 use crate::model::destination::LaneLimits;
 use crate::model::ids::RuntimeId;
+use crate::model::lane;
 use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
@@ -34,6 +35,7 @@ fn destination(sink: &Sink) -> Destination {
         deadline: Duration::from_secs(10),
         retry: RETRY,
         uncertain: UncertainPolicy::Retry,
+        ordering: lane::Ordering::None,
         limits: LaneLimits { messages: 64, bytes: 1 << 20 },
         weight: 1,
     }
@@ -324,6 +326,7 @@ async fn a_destinations_wish_delays_its_lane_within_the_bounds_of_its_retries() 
             after: AfterAttempt::RetryAt(until),
             lane_until: Some(until),
             destination_failed: false,
+            destination_gone: false,
         };
         assert_eq!(fixture.publish_one(&message).await, expected);
     }

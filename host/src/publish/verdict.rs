@@ -5,6 +5,7 @@
 //! | 2xx                                              | published   | no                      |
 //! | 408, 429                                         | retriable   | no                      |
 //! | 5xx                                              | retriable   | yes                     |
+//! | 410: its lane is paused, an operator is told     | retriable   | no                      |
 //! | any other answer, redirects among them           | permanent   | no                      |
 //! | no connection: refused, no such name, no TLS     | retriable   | yes                     |
 //! | the guard denied the address                     | permanent   | no                      |
@@ -25,6 +26,9 @@ use crate::model::failure;
 use crate::model::message::Outcome;
 use crate::model::time::Timestamp;
 
+/// The status of what was there and will not be again (RFC 9110, 15.5.11).
+const GONE: u16 = 410;
+
 /// What an attempt came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
@@ -38,6 +42,9 @@ pub(super) struct Verdict {
     pub(super) lane_delay: Option<Duration>,
     /// Whether the destination was at fault, and not the message.
     pub(super) destination_failed: bool,
+    /// Whether the destination says that it is gone. Such an attempt is never a message's last: what waits for an operator
+    /// loses nothing.
+    pub(super) destination_gone: bool,
     /// Whether the guard refused the address.
     pub(super) denied: bool,
     /// Whether this host was at fault: such an attempt is never a message's last.
@@ -52,18 +59,21 @@ impl Verdict {
             Answer::Throttled | Answer::Unavailable => {
                 headers.get(RETRY_AFTER).and_then(|value| retry_after(value, now)).filter(|wish| !wish.is_zero())
             }
-            Answer::Success | Answer::Redirect | Answer::TimedOut | Answer::Failed | Answer::Refused => None,
+            Answer::Success | Answer::Redirect | Answer::TimedOut | Answer::Failed | Answer::Gone | Answer::Refused => {
+                None
+            }
         };
         let outcome = match class {
             Answer::Success => Outcome::Published,
             Answer::Redirect | Answer::Refused => Outcome::Permanent,
-            Answer::TimedOut | Answer::Throttled | Answer::Unavailable | Answer::Failed => {
+            Answer::TimedOut | Answer::Throttled | Answer::Unavailable | Answer::Failed | Answer::Gone => {
                 Outcome::Retriable { retry_after }
             }
         };
         let error = match class {
             Answer::Success => None,
             Answer::Redirect => Some(format!("it answered {}: redirects are not followed", status.as_u16())),
+            Answer::Gone => Some(format!("it answered {GONE}: it is gone, so its lane is paused")),
             Answer::TimedOut | Answer::Throttled | Answer::Unavailable | Answer::Failed | Answer::Refused => {
                 Some(format!("it answered {}", status.as_u16()))
             }
@@ -74,6 +84,7 @@ impl Verdict {
             error,
             lane_delay: retry_after,
             destination_failed: matches!(class, Answer::Unavailable | Answer::Failed),
+            destination_gone: class == Answer::Gone,
             denied: false,
             host_failed: false,
         }
@@ -132,6 +143,7 @@ impl Verdict {
             error,
             lane_delay: None,
             destination_failed: false,
+            destination_gone: false,
             denied: false,
             host_failed: false,
         }
@@ -149,6 +161,8 @@ enum Answer {
     Throttled,
     /// 503.
     Unavailable,
+    /// 410.
+    Gone,
     /// Any other 5xx.
     Failed,
     /// Anything else.
@@ -164,7 +178,8 @@ impl Answer {
             429 => Answer::Throttled,
             503 => Answer::Unavailable,
             500..=599 => Answer::Failed,
-            // 410 among them, and what HTTP does not define.
+            GONE => Answer::Gone,
+            // What HTTP does not define among them.
             _ => Answer::Refused,
         }
     }

@@ -8,14 +8,15 @@ use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
-use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
+use super::gates::GateChange;
+use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
 use super::outbox::{self, Emitted};
 use super::packs::{Installation, Installed};
 use super::replay::{self, Replay, Replayed};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
-use super::transitions::{self, Book, Cancel, Owned, Reschedule};
+use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
-use super::{claiming, finalize, materialize, packs};
+use super::{claiming, finalize, gates, materialize, packs};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
@@ -43,6 +44,9 @@ pub(super) enum Control {
     Expire(Owned<AdmissionRequest>, Reply<Vec<bool>>),
     Cancel(Cancel, Reply<Cancelled>),
     Reschedule(Reschedule, Reply<Rescheduled>),
+    Redrive(Redrive, Reply<Vec<Redriven>>),
+    Resolve(Resolve, Reply<Resolved>),
+    SetGate(GateChange, Reply<()>),
     Shard(ShardRequest, Reply<Option<ShardLease>>),
     EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
     Install(Installation, Reply<Installed>),
@@ -63,11 +67,14 @@ impl Control {
             Control::Claim(request, _) => usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX),
             Control::Admit(request, _) | Control::Expire(request, _) => request.items.len(),
             Control::Record(request, _) => request.items.len(),
+            Control::Redrive(request, _) => request.ids.len(),
             Control::EnsureNamespaces(names, _, _) => names.len(),
             Control::SkipDead(..)
             | Control::Replay(..)
             | Control::Cancel(..)
             | Control::Reschedule(..)
+            | Control::Resolve(..)
+            | Control::SetGate(..)
             | Control::Shard(..)
             | Control::Install(..)
             | Control::Probe(_)
@@ -149,6 +156,9 @@ pub(super) struct Group {
     outcomes: Batch<Owned<OutcomeRecord>, Vec<bool>>,
     cancels: Batch<Cancel, Cancelled>,
     reschedules: Batch<Reschedule, Rescheduled>,
+    redrives: Batch<Redrive, Vec<Redriven>>,
+    resolutions: Batch<Resolve, Resolved>,
+    gates: Batch<GateChange, ()>,
     expiries: Batch<Owned<AdmissionRequest>, Vec<bool>>,
     admissions: Batch<Owned<AdmissionRequest>, Vec<Admission>>,
     deliveries: Batch<Delivery, Enqueued>,
@@ -185,6 +195,9 @@ impl Group {
             Control::Expire(request, reply) => self.expiries.push(request, reply),
             Control::Cancel(request, reply) => self.cancels.push(request, reply),
             Control::Reschedule(request, reply) => self.reschedules.push(request, reply),
+            Control::Redrive(request, reply) => self.redrives.push(request, reply),
+            Control::Resolve(request, reply) => self.resolutions.push(request, reply),
+            Control::SetGate(request, reply) => self.gates.push(request, reply),
             Control::Shard(request, reply) => self.shards.push(request, reply),
             Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
             Control::Install(installation, reply) => self.installations.push(installation, reply),
@@ -221,6 +234,7 @@ impl Group {
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
         self.probes.decide(afterwards, |()| Ok(()));
@@ -248,6 +262,8 @@ impl Group {
         self.outcomes.decide(afterwards, |request| book.record(request));
         self.cancels.decide(afterwards, |request| book.cancel(request));
         self.reschedules.decide(afterwards, |request| book.reschedule(request));
+        self.redrives.decide(afterwards, |request| book.redrive(request));
+        self.resolutions.decide(afterwards, |request| book.resolve(request));
         self.expiries.decide(afterwards, |request| book.expire(request));
         self.admissions.decide(afterwards, |request| book.admit(request));
         book.save(unit).await?;
@@ -274,7 +290,10 @@ impl Group {
 
     fn commanded_ids(&self) -> impl Iterator<Item = MessageId> {
         let cancels = self.cancels.requests.iter().map(|cancel| cancel.id);
-        cancels.chain(self.reschedules.requests.iter().map(|reschedule| reschedule.id))
+        let reschedules = self.reschedules.requests.iter().map(|reschedule| reschedule.id);
+        let redrives = self.redrives.requests.iter().flat_map(|redrive| redrive.ids.iter().copied());
+        let resolutions = self.resolutions.requests.iter().map(|resolve| resolve.id);
+        cancels.chain(reschedules).chain(redrives).chain(resolutions)
     }
 
     /// Whether shard owners ask for something, though it be about no message.
@@ -294,6 +313,9 @@ impl Group {
         self.outcomes.settle(outcome);
         self.cancels.settle(outcome);
         self.reschedules.settle(outcome);
+        self.redrives.settle(outcome);
+        self.resolutions.settle(outcome);
+        self.gates.settle(outcome);
         self.expiries.settle(outcome);
         self.admissions.settle(outcome);
         self.deliveries.settle(outcome);

@@ -6,7 +6,7 @@
 use super::connection::Row;
 use super::statement::{Statement, Text};
 use super::stored::{Values, values};
-use super::transitions::{Cancel, Owned, Reschedule};
+use super::transitions::{Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::writer::Control;
 use super::{ShardId, ShardLease, Store, StoreError};
 use crate::model::event::Header;
@@ -79,6 +79,58 @@ pub enum Cancelled {
     Already,
     /// Publish Admission came first, or it had ended.
     TooLate(MessageState),
+    /// There is no such message.
+    NotFound,
+}
+
+/// What became of a redrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redriven {
+    /// It is due at once, in a new generation, with the idempotency key that it always had.
+    Redriven {
+        /// Its new generation.
+        generation: u32,
+    },
+    /// It is not dead.
+    NotDead(MessageState),
+    /// It is dead, and of no more use since then.
+    Expired(Timestamp),
+    /// There is no such message.
+    NotFound,
+}
+
+/// What an operator found out about a message whose outcome nobody knew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// Nothing: it is tried again, with the same idempotency key.
+    Retry,
+    /// The destination took it.
+    Published,
+    /// The destination did not take it, and it is not tried again.
+    Dead,
+}
+
+impl Resolution {
+    /// Every resolution.
+    pub const ALL: [Resolution; 3] = [Resolution::Retry, Resolution::Published, Resolution::Dead];
+
+    /// The word for it on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Resolution::Retry => "retry",
+            Resolution::Published => "published",
+            Resolution::Dead => "dead",
+        }
+    }
+}
+
+/// What became of a resolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolved {
+    /// It is settled.
+    Resolved,
+    /// It is not uncertain.
+    NotUncertain(MessageState),
     /// There is no such message.
     NotFound,
 }
@@ -193,6 +245,16 @@ impl Store {
     pub async fn reschedule(&self, id: MessageId, due_at: Timestamp) -> Result<Rescheduled, StoreError> {
         self.writer.control(|reply| Control::Reschedule(Reschedule { id, due_at }, reply)).await
     }
+
+    /// Sends dead messages again. One answer a message, in order.
+    pub async fn redrive(&self, ids: Vec<MessageId>, now: Timestamp) -> Result<Vec<Redriven>, StoreError> {
+        self.writer.control(|reply| Control::Redrive(Redrive { ids, now }, reply)).await
+    }
+
+    /// Settles a message whose outcome nobody knew.
+    pub async fn resolve(&self, id: MessageId, resolution: Resolution, now: Timestamp) -> Result<Resolved, StoreError> {
+        self.writer.control(|reply| Control::Resolve(Resolve { id, resolution, now }, reply)).await
+    }
 }
 
 /// The columns of a [`MessageEntry`], in the order in which [`entry`] reads them.
@@ -200,13 +262,13 @@ macro_rules! entry_columns {
     () => {
         "message.id, message.seq, message.event_id, message.work_item_id, message.namespace, message.destination, \
          message.state, message.generation, message.attempt, message.due_at, message.eligible_at, message.expire_at, \
-         message.bytes"
+         message.bytes, message.ordering_key, coalesce(message.line_seq, message.seq)"
     };
 }
 pub(super) use entry_columns;
 
 /// How many columns that are.
-pub(super) const ENTRY_COLUMNS: usize = 13;
+pub(super) const ENTRY_COLUMNS: usize = 15;
 
 static FEED: Text =
     Text::new(concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?"));
@@ -269,6 +331,8 @@ pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
         eligible_at: row.time(10)?,
         expire_at: row.optional_time(11)?,
         bytes: row.unsigned_32(12)?,
+        ordering_key: row.value(13)?,
+        place: row.unsigned(14)?,
     })
 }
 

@@ -15,6 +15,7 @@ mod claim;
 mod enqueue;
 mod error;
 mod finish;
+mod gates;
 mod inspect;
 mod messages;
 mod packs;
@@ -63,17 +64,20 @@ pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
 pub use finish::{Disposition, Finish, Finished};
+pub use gates::{GateChange, GateRow, SetBy};
 pub use inspect::{
     EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
     PageRequest, WorkItemDetail,
 };
 pub use listing::SCAN_ROWS_MAX;
-pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
+pub use messages::{
+    Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Redriven, Rescheduled, Resolution, Resolved,
+};
 pub use packs::{Generation, Installed};
 pub use replay::Replayed;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
-pub use shards::{ShardId, ShardLease};
+pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
@@ -183,6 +187,11 @@ impl Store {
     /// Changes after every commit that added to a shard's feed: a hint to look, not a promise to find.
     pub fn subscribe_feed(&self) -> watch::Receiver<u64> {
         self.writer.feed.subscribe()
+    }
+
+    /// Changes after every commit of this runtime that set a gate: a hint to look, not a promise to find.
+    pub fn subscribe_gates(&self) -> watch::Receiver<u64> {
+        self.writer.gates.subscribe()
     }
 
     /// Whether the database answers: reads through the pool and asks the writer.

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use super::dialect::Lock;
 use super::statement::Statement;
+use super::stored::values;
 use super::unit::Unit;
 use super::writer::Control;
 use super::{Store, StoreError};
+use crate::model::hash::fnv1a;
 use crate::model::ids::RuntimeId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -18,6 +20,21 @@ use crate::model::time::Timestamp;
 /// A Delay Shard's number, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+/// A shard as the store knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardRow {
+    /// Which one.
+    pub shard: ShardId,
+    /// Who owned it last, unless it was given up.
+    pub owner: Option<RuntimeId>,
+    /// Rises by one with every change of owner.
+    pub epoch: u64,
+    /// When the owner's lease ends unless it is renewed.
+    pub lease_until: Timestamp,
+    /// The last change of its messages.
+    pub last_seq: u64,
+}
 
 /// Proof of owning a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +51,28 @@ impl Store {
     /// How many shards there are; fixed when the store was created.
     pub fn shard_count(&self) -> u16 {
         self.shards
+    }
+
+    /// The shard of a destination's messages.
+    pub fn shard_of(&self, namespace: &Namespace, destination: &DestinationName) -> ShardId {
+        ShardId(shard_of(namespace, destination, self.shards))
+    }
+
+    /// Every shard, as the store knows it.
+    pub async fn shards(&self) -> Result<Vec<ShardRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let text = "SELECT id, owner, epoch, lease_until, last_seq FROM shard ORDER BY id";
+        let rows = reader.connection().fetch_all(text, values![]).await?;
+        let shard = |row: &super::connection::Row| {
+            Ok(ShardRow {
+                shard: ShardId(row.unsigned_16(0)?),
+                owner: row.optional_bytes_16(1)?.map(RuntimeId::from_bytes),
+                epoch: row.unsigned(2)?,
+                lease_until: row.time(3)?,
+                last_seq: row.unsigned(4)?,
+            })
+        };
+        Ok(rows.iter().map(shard).collect::<Result<_, sqlx::Error>>()?)
     }
 
     /// Becomes a shard's owner if it has none whose lease still holds. A runtime that owns it already gets a new epoch.
@@ -69,11 +108,8 @@ impl Store {
 /// The shard of a destination's messages: FNV-1a (64 bit) over the namespace, a zero byte and the destination's name,
 /// modulo the number of shards. Stored messages depend on it: it must never change.
 pub(super) fn shard_of(namespace: &Namespace, destination: &DestinationName, shards: u16) -> u16 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
     let name = namespace.as_str().bytes().chain([0]).chain(destination.as_str().bytes());
-    let hash = name.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    u16::try_from(hash % u64::from(shards)).expect("a remainder is smaller than its divisor")
+    u16::try_from(fnv1a(name) % u64::from(shards)).expect("a remainder is smaller than its divisor")
 }
 
 /// What is asked of a shard's row.

@@ -58,6 +58,7 @@ pub(super) struct TaskParts {
     pub(super) readers: Arc<Readers>,
     pub(super) work: watch::Sender<u64>,
     pub(super) feed: watch::Sender<u64>,
+    pub(super) gates: watch::Sender<u64>,
     pub(super) env: Env,
     #[cfg(test)]
     pub(super) losses: Losses,
@@ -79,6 +80,7 @@ pub(super) struct Task {
 struct Hints {
     work_changed: bool,
     feed_changed: bool,
+    gates_changed: bool,
 }
 
 /// Why a transaction did not come about.
@@ -169,6 +171,9 @@ impl Task {
                 if hints.feed_changed {
                     self.parts.feed.send_modify(|changes| *changes += 1);
                 }
+                if hints.gates_changed {
+                    self.parts.gates.send_modify(|changes| *changes += 1);
+                }
             }
             // Whatever went wrong may be wrong with the connection: the next group gets a new one.
             Err(_) => self.link = None,
@@ -233,7 +238,7 @@ impl Task {
         let mut unit = Unit::new(connection, sequences, terms, attempt);
         unit.authority = authority;
         let applied = group.apply(&mut unit, afterwards).await;
-        let Unit { mut connection, sequences, authority, work_changed, feed_changed, .. } = unit;
+        let Unit { mut connection, sequences, authority, work_changed, feed_changed, gates_changed, .. } = unit;
         if let Err(error) = applied {
             return Err(undo(connection, error).await);
         }
@@ -247,7 +252,7 @@ impl Task {
         #[cfg(test)]
         Loss::strike(loss, Loss::AfterCommit)?;
         (link.sequences, link.authority) = (sequences, authority);
-        Ok(Hints { work_changed, feed_changed })
+        Ok(Hints { work_changed, feed_changed, gates_changed })
     }
 
     /// The connection to what now has the database's name, a new one if need be.

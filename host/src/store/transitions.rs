@@ -9,14 +9,16 @@
 //! | `publishing` | what its attempt came to | outcome, under a lease that is not lost |
 //! | `scheduled`, `retry_wait` | `expired` | expiry, under a lease that is not lost |
 //! | `scheduled`, `retry_wait` | `cancelled`, or `scheduled` in a new generation | command |
-//!
-//! An `uncertain` message moves by none of these: it waits for an operator.
+//! | `dead` | `scheduled` in a new generation | redrive |
+//! | `uncertain` | `retry_wait`, `published`, `dead` | what an operator found out |
 
 use std::collections::HashMap;
 
 use super::dialect::Lock;
 use super::error::StoreError;
-use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Rescheduled};
+use super::messages::{
+    Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolution, Resolved,
+};
 use super::shards::{ShardId, ShardLease, Shards};
 use super::statement::Statement;
 use super::stored::{Values, message_state_code};
@@ -47,11 +49,27 @@ pub(super) struct Reschedule {
     pub(super) due_at: Timestamp,
 }
 
+/// A wish to send dead messages again.
+#[derive(Debug, Clone)]
+pub(super) struct Redrive {
+    pub(super) ids: Vec<MessageId>,
+    pub(super) now: Timestamp,
+}
+
+/// What an operator found out about an uncertain message.
+#[derive(Debug, Clone)]
+pub(super) struct Resolve {
+    pub(super) id: MessageId,
+    pub(super) resolution: Resolution,
+    pub(super) now: Timestamp,
+}
+
 static LOAD: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
-     message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error \
+     message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error, \
+     coalesce(message.line_seq, message.seq) \
      FROM wanted CROSS JOIN message ON message.id = wanted.id",
     Lock::Update,
 );
@@ -73,9 +91,9 @@ static REMAKE: Statement = Statement::update(
     "message",
     "state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, admitted_at = remade.column8, \
      status = remade.column9, error = remade.column10, finished_at = remade.column11, seq = remade.column12, \
-     generation = remade.column13, due_at = remade.column14",
+     generation = remade.column13, due_at = remade.column14, line_seq = remade.column15",
     "remade",
-    14,
+    15,
     "message.ordinal = remade.column1 AND message.state = remade.column2 AND message.generation = remade.column3 \
      AND message.attempt = remade.column4",
 );
@@ -96,6 +114,8 @@ struct Entry {
     status: Option<u16>,
     error: Option<String>,
     finished_at: Option<Timestamp>,
+    /// Its place in an ordered lane.
+    place: i64,
     change: Change,
 }
 
@@ -105,8 +125,10 @@ enum Change {
     Nothing,
     /// An attempt's progress; its place in the feed stays.
     Moved,
-    /// A command; it appears in the feed again.
+    /// A command; it appears in the feed again, and has the place in its lane that it had.
     Remade,
+    /// A command that begins a new generation: it appears in the feed again, behind everybody else in its lane.
+    Begun,
 }
 
 impl Entry {
@@ -121,6 +143,18 @@ impl Entry {
             | MessageState::Expired
             | MessageState::Dead => false,
         }
+    }
+
+    /// Begins a new generation, whose attempts are counted anew.
+    fn begins(&mut self, due_at: Timestamp) -> u32 {
+        self.state = MessageState::Scheduled;
+        self.generation += 1;
+        self.attempt = 0;
+        self.due_at = due_at;
+        self.eligible_at = due_at;
+        self.finished_at = None;
+        self.change = Change::Begun;
+        self.generation
     }
 
     fn moves(&mut self, state: MessageState) {
@@ -179,6 +213,7 @@ impl<'s> Book<'s> {
                         status: row.optional_unsigned_16(10)?,
                         error: row.value(11)?,
                         finished_at: None,
+                        place: row.value(12)?,
                         change: Change::Nothing,
                     };
                     Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
@@ -278,13 +313,35 @@ impl<'s> Book<'s> {
         if !entry.waits() {
             return Ok(Rescheduled::TooLate(entry.state));
         }
-        entry.state = MessageState::Scheduled;
-        entry.generation += 1;
-        entry.attempt = 0;
-        entry.due_at = request.due_at;
-        entry.eligible_at = request.due_at;
+        Ok(Rescheduled::Rescheduled { generation: entry.begins(request.due_at) })
+    }
+
+    pub(super) fn redrive(&mut self, request: Redrive) -> Result<Vec<Redriven>, StoreError> {
+        let now = request.now;
+        let redrive = |id: MessageId| {
+            let Some(entry) = self.entries.get_mut(&id) else { return Redriven::NotFound };
+            match (entry.state, entry.expire_at) {
+                (MessageState::Dead, Some(expire_at)) if expire_at <= now => Redriven::Expired(expire_at),
+                (MessageState::Dead, _) => Redriven::Redriven { generation: entry.begins(now) },
+                (state, _) => Redriven::NotDead(state),
+            }
+        };
+        Ok(request.ids.into_iter().map(redrive).collect())
+    }
+
+    pub(super) fn resolve(&mut self, request: Resolve) -> Result<Resolved, StoreError> {
+        let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Resolved::NotFound) };
+        if entry.state != MessageState::Uncertain {
+            return Ok(Resolved::NotUncertain(entry.state));
+        }
+        (entry.state, entry.finished_at) = match request.resolution {
+            Resolution::Retry => (MessageState::RetryWait, None),
+            Resolution::Published => (MessageState::Published, Some(request.now)),
+            Resolution::Dead => (MessageState::Dead, Some(request.now)),
+        };
+        entry.eligible_at = request.now;
         entry.change = Change::Remade;
-        Ok(Rescheduled::Rescheduled { generation: entry.generation })
+        Ok(Resolved::Resolved)
     }
 
     /// Writes what changed.
@@ -294,7 +351,7 @@ impl<'s> Book<'s> {
             let changed = match entry.change {
                 Change::Nothing => continue,
                 Change::Moved => &mut moved,
-                Change::Remade => &mut remade,
+                Change::Remade | Change::Begun => &mut remade,
             };
             unit.count_message(Some(entry.before.0), entry.state);
             changed.push(entry);
@@ -328,6 +385,7 @@ async fn write_remade(unit: &mut Unit<'_>, shards: &mut Shards, entries: Vec<Ent
         .execute(&mut unit.connection, placed, |values, (seq, mut entry)| {
             bind_moved(values, &mut entry);
             values.push(seq).push(entry.generation).time(entry.due_at);
+            values.push(if entry.change == Change::Begun { seq } else { entry.place });
         })
         .await?;
     all_written(written, expected)

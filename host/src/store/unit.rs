@@ -59,6 +59,8 @@ pub(super) struct Unit<'c> {
     pub(super) work_changed: bool,
     /// Whether a shard's feed got longer.
     pub(super) feed_changed: bool,
+    /// Whether a gate was set.
+    pub(super) gates_changed: bool,
     work_items: BTreeMap<(Scope, WorkState), i64>,
     messages: BTreeMap<MessageState, i64>,
 }
@@ -82,6 +84,7 @@ impl<'c> Unit<'c> {
             terms,
             work_changed: false,
             feed_changed: false,
+            gates_changed: false,
             work_items: BTreeMap::new(),
             messages: BTreeMap::new(),
         }

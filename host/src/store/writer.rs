@@ -38,6 +38,7 @@ pub(super) struct Writer {
     bytes_max: u32,
     pub(super) work: watch::Sender<u64>,
     pub(super) feed: watch::Sender<u64>,
+    pub(super) gates: watch::Sender<u64>,
     #[cfg(test)]
     pub(super) losses: Losses,
 }
@@ -93,7 +94,7 @@ impl Writer {
     ) -> Self {
         let bytes_max = u32::try_from(options.queue_bytes_max).unwrap_or(u32::MAX);
         let bytes = Arc::new(Semaphore::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
-        let (work, feed) = (watch::Sender::new(0), watch::Sender::new(0));
+        let (work, feed, gates) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(0));
         Self {
             control,
             deliveries,
@@ -102,6 +103,7 @@ impl Writer {
             bytes_max,
             work,
             feed,
+            gates,
             #[cfg(test)]
             losses: Losses::default(),
         }
@@ -117,6 +119,7 @@ impl Writer {
             readers: parts.readers,
             work: self.work.clone(),
             feed: self.feed.clone(),
+            gates: self.gates.clone(),
             env: parts.env,
             #[cfg(test)]
             losses: self.losses.clone(),

@@ -11,9 +11,10 @@ use super::clock::Interval;
 use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
-use super::schedule::Schedule;
+use super::schedule::{self, Schedule};
 use super::values::Entry;
 use crate::lanes::{Charge, Permit, Turn, Verdict};
+use crate::model::lane::Gate;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, Settled, Settlement};
@@ -28,6 +29,8 @@ struct Claim {
     /// The owner that made it.
     epoch: u64,
     superseded: bool,
+    /// When it was made, or taken over.
+    since: Timestamp,
     /// `None` if it is no longer the publisher's, and its message may stand as `publishing` with nobody behind it.
     permit: Option<Permit>,
 }
@@ -44,9 +47,16 @@ pub(super) struct Claims {
 pub(super) struct Picked {
     pub message: ClaimedMessage,
     claim: Claim,
+    /// How long its lane had waited to be served.
+    gap: Duration,
 }
 
 impl Picked {
+    /// How long its lane had waited to be served; nothing but for the first of a visit.
+    pub(super) fn service_gap(&self) -> Duration {
+        self.gap
+    }
+
     /// Since when it could have been claimed.
     pub(super) fn eligible_at(&self) -> Timestamp {
         self.claim.entry.eligible_at
@@ -67,15 +77,16 @@ enum Ended {
     Gone,
     /// It stands in its line again.
     BackAt(Timestamp),
+    /// Nobody knows what became of it, and an operator is asked.
+    Unsettled,
 }
 
 impl From<AfterAttempt> for Ended {
     fn from(after: AfterAttempt) -> Self {
         match after {
             AfterAttempt::RetryAt(at) => Ended::BackAt(at),
-            AfterAttempt::Published | AfterAttempt::Uncertain | AfterAttempt::Dead | AfterAttempt::Expired => {
-                Ended::Gone
-            }
+            AfterAttempt::Uncertain => Ended::Unsettled,
+            AfterAttempt::Published | AfterAttempt::Dead | AfterAttempt::Expired => Ended::Gone,
         }
     }
 }
@@ -104,19 +115,30 @@ impl Claims {
         self.unresolved
     }
 
+    /// Since when the oldest of those with nobody has been claimed; of one that was inherited, since when it could have been.
+    pub(super) fn oldest_unresolved(&self) -> Option<Timestamp> {
+        if self.unresolved == 0 {
+            return None;
+        }
+        self.claims.values().filter(|claim| claim.permit.is_none()).map(|claim| claim.since).min()
+    }
+
     /// Whether one more may be claimed, beside `picked` that are being claimed.
     pub(super) fn has_room(&self, picked: usize) -> bool {
         self.claims.len() + picked < self.max
     }
 
-    /// Takes over what the index says is in flight: whoever claimed it is gone.
-    pub(super) fn inherit(&mut self, index: &mut Index) -> Result<(), Broken> {
+    /// Takes over what the index says is in flight: whoever claimed it is gone. Its lanes have been adopted.
+    pub(super) fn inherit(&mut self, index: &mut Index, schedule: &mut Schedule) -> Result<(), Broken> {
         let in_flight = index.in_flight()?;
         let mut step = index.begin();
         for (epoch, key) in in_flight {
             match step.entry(key.id)? {
                 Some(entry) if entry.generation == key.generation => {
-                    self.claims.insert(key, Claim { entry, epoch, superseded: false, permit: None });
+                    schedule.lane(entry.lane).inherit();
+                    step.touch(entry.lane);
+                    let claim = Claim { entry, epoch, superseded: false, since: entry.eligible_at, permit: None };
+                    self.claims.insert(key, claim);
                     self.unresolved += 1;
                 }
                 // It was superseded while it was claimed, so it was not admitted: the index says all there is to say.
@@ -141,8 +163,13 @@ impl Claims {
                 None => step.withdraw(&known)?,
             }
         }
+        let entry = Entry::of(row, lane, &step.lane(lane).name);
         match row.state {
-            MessageState::Scheduled | MessageState::RetryWait => step.schedule(&Entry::of(row, lane)),
+            MessageState::Scheduled | MessageState::RetryWait => step.schedule(&entry),
+            // In an ordered lane it holds those behind it, until the feed tells how it ended.
+            MessageState::Publishing | MessageState::Uncertain if entry.order.is_some() => {
+                step.schedule(&entry.unsettled());
+            }
             MessageState::Publishing
             | MessageState::Uncertain
             | MessageState::Published
@@ -154,16 +181,20 @@ impl Claims {
     }
 
     /// Claims what is due and whose turn it is, to be taken up once the step is committed. `true` if the turn ended before
-    /// the lanes did.
+    /// the lanes did. `is_over` says that the turn's time is: nothing more is claimed in it then.
     pub(super) fn pick(
         &self,
         step: &mut Step<'_>,
         schedule: &mut Schedule,
         now: Interval,
+        is_over: impl Fn() -> bool,
     ) -> Result<(Vec<Picked>, bool), Broken> {
-        let mut turn = schedule.drr.turn();
+        let mut turn = schedule::TURN.begin();
         let mut picked = Vec::new();
         while self.has_room(picked.len()) {
+            if is_over() {
+                turn.end();
+            }
             let Some(number) = schedule.drr.next(&mut turn) else {
                 return Ok((picked, !schedule.drr.is_idle()));
             };
@@ -188,15 +219,19 @@ impl Claims {
         while self.has_room(picked.len()) {
             let head = line.head()?;
             if let Some(head) = &head {
-                step.start_at(number, head.position());
+                step.start_at(head);
             }
             let Some(head) = head.filter(|head| head.eligible_at <= now.earliest) else {
-                schedule.drr.deactivate(number);
+                schedule.deactivate(number);
                 step.touch(number);
                 break;
             };
             line.advance();
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
+            if !is_late && schedule.lane(number).held(now.earliest).is_some() {
+                schedule.deactivate(number);
+                break;
+            }
             // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
             match schedule.drr.charge(turn, Schedule::cost(if is_late { 0 } else { head.bytes })) {
                 Charge::Served => {}
@@ -208,12 +243,15 @@ impl Claims {
                 continue;
             }
             let Ok(permit) = schedule.lane(number).claim(head.bytes, now.earliest) else {
-                schedule.drr.deactivate(number);
+                // It would be too large beside what is in flight.
+                schedule.deactivate(number);
                 break;
             };
             step.claim(&head)?;
-            let claim = Claim { entry: head, epoch: step.epoch(), superseded: false, permit: Some(permit) };
-            picked.push(Picked { message: claimed_message(step, &head), claim });
+            let (epoch, since) = (step.epoch(), now.earliest);
+            let claim = Claim { entry: head, epoch, superseded: false, since, permit: Some(permit) };
+            let gap = schedule.served(number, now.earliest);
+            picked.push(Picked { message: claimed_message(step, &head), claim, gap });
         }
         Ok(Visit::Over)
     }
@@ -221,7 +259,7 @@ impl Claims {
     /// Takes up claims that are in the index now; their messages are for the publisher.
     pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<ClaimedMessage> {
         let mut messages = Vec::with_capacity(picked.len());
-        for Picked { message, claim } in picked {
+        for Picked { message, claim, .. } in picked {
             let before = self.claims.insert(claim.entry.claim_key(), claim);
             assert!(before.is_none(), "a generation is claimed by one claim at a time");
             messages.push(message);
@@ -254,7 +292,11 @@ impl Claims {
                     self.unresolved += 1;
                     continue;
                 }
-                Settled::Outcome { after, lane_until, .. } => {
+                Settled::Outcome { after, lane_until, destination_gone, .. } => {
+                    if *destination_gone {
+                        // Until the gates are read again, which say so too.
+                        schedule.lane(entry.lane).set_gate(Gate::Paused);
+                    }
                     if let Some(until) = lane_until {
                         schedule.lane(entry.lane).back_off((*until).min(now + LANE_BACKOFF_MAX));
                     }
@@ -268,6 +310,7 @@ impl Claims {
                 Settled::Moved => Ended::Gone,
             };
             self.claims.remove(&key);
+            schedule.lane(entry.lane).conclude();
             conclude(step, &entry, epoch, superseded, ended);
         }
         sum
@@ -280,7 +323,13 @@ impl Claims {
     }
 
     /// Ends claims that are with nobody, by what the store says about their messages.
-    pub(super) fn resolve(&mut self, step: &mut Step<'_>, keys: &[ClaimKey], rows: &[MessageEntry]) {
+    pub(super) fn resolve(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        keys: &[ClaimKey],
+        rows: &[MessageEntry],
+    ) {
         let rows: HashMap<_, _> = rows.iter().map(|row| (row.id, row)).collect();
         for key in keys {
             let Some(claim) = self.claims.get(key) else { continue };
@@ -290,17 +339,18 @@ impl Claims {
                     // Its outcome could not be recorded this time either.
                     MessageState::Publishing => continue,
                     MessageState::Scheduled | MessageState::RetryWait => Ended::BackAt(row.eligible_at),
-                    MessageState::Uncertain
-                    | MessageState::Published
-                    | MessageState::Cancelled
-                    | MessageState::Expired
-                    | MessageState::Dead => Ended::Gone,
+                    MessageState::Uncertain => Ended::Unsettled,
+                    MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => {
+                        Ended::Gone
+                    }
                 },
                 // It was rescheduled, which the feed tells of.
                 Some(_) | None => Ended::Gone,
             };
             self.claims.remove(key);
             self.unresolved -= 1;
+            schedule.lane(entry.lane).conclude();
+            step.touch(entry.lane);
             conclude(step, &entry, epoch, superseded, ended);
         }
     }
@@ -309,8 +359,10 @@ impl Claims {
 /// Takes a claim out of the index.
 fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
     match ended {
-        Ended::Gone | Ended::BackAt(_) if superseded => step.forget_claim(epoch, entry.claim_key()),
-        Ended::Gone => step.end(epoch, entry),
+        Ended::Gone | Ended::BackAt(_) | Ended::Unsettled if superseded => step.forget_claim(epoch, entry.claim_key()),
+        // In an ordered lane it holds those behind it.
+        Ended::Unsettled if entry.order.is_some() => step.put_back(epoch, &entry.unsettled(), Timestamp::MAX),
+        Ended::Gone | Ended::Unsettled => step.end(epoch, entry),
         Ended::BackAt(at) => step.put_back(epoch, entry, at),
     }
 }

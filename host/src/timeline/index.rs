@@ -15,7 +15,7 @@
 //! - A lane has exactly one READY key while it may be served and its line is not empty, and none otherwise. The key's time
 //!   is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal of a head
 //!   never looks for the next one.
-//! - In memory there is something for each lane and nothing for each message.
+//! - In memory there is something for each lane and nothing for each message. Lanes are bounded.
 
 mod step;
 
@@ -26,10 +26,15 @@ use std::path::Path;
 
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use super::values::{Entry, LaneName, ShardState};
+use super::values::{Entry, ShardState, read_lane};
 use crate::model::ids::MessageId;
+use crate::model::lane::LaneName;
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
+
+/// Lanes of a shard after which a further ordering key gets no lane of its own, but shares one of [`OVERFLOW_DOMAINS`].
+const EXACT_LANES_MAX: usize = 16_384;
+const OVERFLOW_DOMAINS: u16 = 64;
 
 /// Why an index that was found is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +45,8 @@ pub(super) enum Unusable {
     Broken,
     /// It was written by another version, or for another shard.
     OtherVersion,
+    /// It tells lanes apart in another way: what keeps its order was configured anew.
+    OtherOrdering,
     /// Its shard has had another owner since, whose outcomes are not in it.
     OtherOwner,
     /// It has applied more than the store has: the database was replaced.
@@ -53,6 +60,7 @@ impl Unusable {
             Unusable::Missing => "missing",
             Unusable::Broken => "broken",
             Unusable::OtherVersion => "other_version",
+            Unusable::OtherOrdering => "other_ordering",
             Unusable::OtherOwner => "other_owner",
             Unusable::AheadOfStore => "ahead_of_store",
         }
@@ -65,6 +73,15 @@ impl Unusable {
 struct LineStart {
     position: Position,
     behind: bool,
+    /// A time before which nobody from there on is eligible; in an ordered lane, before which its head is not.
+    eligible_at: Timestamp,
+}
+
+impl LineStart {
+    /// The line begins with this message.
+    fn at(entry: &Entry) -> Self {
+        Self { position: entry.position(), behind: false, eligible_at: entry.eligible_at }
+    }
 }
 
 /// A lane's line, but for the messages in it.
@@ -88,13 +105,14 @@ impl Lane {
     /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
     pub(super) fn eligible_from(&self) -> Option<Timestamp> {
         match self.start {
-            Some(start) if self.pending > 0 => Some(start.position.eligible_at),
+            Some(start) if self.pending > 0 => Some(start.eligible_at),
             Some(_) | None => None,
         }
     }
 }
 
-/// Every lane that the shard has met. Their number is that of namespaces times destinations, at the most.
+/// Every lane that the shard has met. Their number is that of namespaces times destinations times ordering domains, of which
+/// there are no more than [`EXACT_LANES_MAX`] of one key each.
 #[derive(Debug, Default)]
 struct Lanes {
     lanes: Vec<Lane>,
@@ -105,6 +123,15 @@ impl Lanes {
     fn at(&mut self, number: LaneNumber) -> &mut Lane {
         &mut self.lanes[number.0 as usize]
     }
+}
+
+/// Who an index is kept by, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    pub shard: ShardId,
+    pub epoch: u64,
+    /// Stands for how lanes are told apart.
+    pub ordering: u64,
 }
 
 /// An open index.
@@ -127,16 +154,10 @@ pub(super) struct Found<T> {
 }
 
 impl Index {
-    /// Opens the index in `path` if the owner with `epoch` can go on with it.
+    /// Opens the index in `path` if its owner can go on with it.
     ///
     /// `feed_end` is the last sequence number that the store has handed out for the shard.
-    pub(super) fn open(
-        path: &Path,
-        memory: &Memory,
-        shard: ShardId,
-        epoch: u64,
-        feed_end: u64,
-    ) -> Result<Self, Unusable> {
+    pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         if !path.exists() {
             return Err(Unusable::Missing);
         }
@@ -145,24 +166,28 @@ impl Index {
         let state = match found.map_err(broken)? {
             None => return Err(Unusable::Missing),
             Some(None) => return Err(Unusable::OtherVersion),
-            Some(Some(state)) if state.shard != shard => return Err(Unusable::OtherVersion),
+            Some(Some(state)) if state.shard != owner.shard => return Err(Unusable::OtherVersion),
             Some(Some(state)) => state,
         };
-        if state.epoch + 1 != epoch {
+        if state.ordering != owner.ordering {
+            return Err(Unusable::OtherOrdering);
+        }
+        if state.epoch + 1 != owner.epoch {
             return Err(Unusable::OtherOwner);
         }
         if state.applied > feed_end {
             return Err(Unusable::AheadOfStore);
         }
-        Self::load(database, ShardState { epoch, ..state }).map_err(broken)
+        Self::load(database, ShardState { epoch: owner.epoch, ..state }).map_err(broken)
     }
 
     /// Throws away what is in `path` and begins with nothing applied.
-    pub(super) fn create(path: &Path, memory: &Memory, shard: ShardId, epoch: u64) -> Result<Self, Broken> {
+    pub(super) fn create(path: &Path, memory: &Memory, owner: Owner) -> Result<Self, Broken> {
         Database::destroy(path)?;
         std::fs::create_dir_all(path)?;
         let database = Database::open(path, memory)?;
-        Self::load(database, ShardState { shard, epoch, applied: 0 })
+        let Owner { shard, epoch, ordering } = owner;
+        Self::load(database, ShardState { shard, epoch, applied: 0, ordering })
     }
 
     fn load(database: Database, state: ShardState) -> Result<Self, Broken> {
@@ -170,7 +195,7 @@ impl Index {
             Self { database, state, lanes: Lanes::default(), expiry_start: Timestamp::from_millis(i64::MIN) };
         let mut scan = index.database.scan(Family::Meta, &keys::lane_start(), keys::lane_end());
         while let Some((number, (name, pending))) =
-            scan.peek(|key, value| Some((keys::read_lane(key)?, LaneName::read(value)?)))?
+            scan.peek(|key, value| Some((keys::read_lane(key)?, read_lane(value)?)))?
         {
             if number.0 as usize != index.lanes.lanes.len() {
                 return Err(Broken::Torn { family: Family::Meta });
@@ -192,12 +217,12 @@ impl Index {
         for number in self.lane_numbers() {
             let from = keys::due(number, Position::FIRST);
             let scan = self.database.scan(Family::Timeline, &from, keys::due_end(number));
-            let first = scan.peek(|key, _| keys::read_due(key))?;
+            let first = scan.peek(|key, value| Entry::read_due(number, keys::read_due(key)?.id, value))?;
             let lane = self.lanes.at(number);
             if first.is_none() && lane.pending > 0 {
                 return Err(Broken::Torn { family: Family::Timeline });
             }
-            lane.start = first.map(|position| LineStart { position, behind: false });
+            lane.start = first.map(|first| LineStart::at(&first));
         }
         let mut scan = self.database.scan(Family::Timeline, &keys::ready_start(), keys::ready_end());
         while let Some((at, number)) = scan.peek(|key, _| keys::read_ready(key))? {

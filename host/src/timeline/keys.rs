@@ -2,20 +2,21 @@
 //!
 //! | family   | key                                            | value                                       |
 //! |----------|------------------------------------------------|---------------------------------------------|
-//! | timeline | DUE `lane, eligible_at, seq, message`          | what a claim needs                          |
+//! | timeline | DUE `lane, eligible_at, seq, message`          | what a claim needs; of an ordered lane      |
+//! |          | (ordered: `lane, -, place, message`)           | sorted by place                             |
 //! | timeline | READY `eligible_at, lane`                      | nothing                                     |
 //! | timeline | EXPIRY `expire_at, message`                    | nothing                                     |
 //! | id       | ENTRY `message`                                | where the message stands in the other lines |
 //! | inflight | IN_FLIGHT `owner epoch, message, generation`   | nothing                                     |
 //! | meta     | STATE                                          | shard, owner epoch, applied sequence number |
-//! | meta     | LANE `lane`                                    | namespace, destination, how many wait       |
+//! | meta     | LANE `lane`                                    | the lane's name, how many wait              |
 
 use super::frame::{Fields, time_bytes};
 use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 
 /// The version of all keys and values together. An index of another version is rebuilt.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const DUE: u8 = 1;
 const READY: u8 = 2;
@@ -58,15 +59,17 @@ pub(super) struct LaneNumber(pub u32);
 /// A message's place in its lane's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
-    pub eligible_at: Timestamp,
-    pub seq: u64,
+    /// When it is eligible; in an ordered lane, the same for all.
+    pub at: Timestamp,
+    /// Its sequence number; in an ordered lane, its place.
+    pub order: u64,
     pub id: MessageId,
 }
 
 impl Position {
     /// Before every other.
     pub(super) const FIRST: Position =
-        Position { eligible_at: Timestamp::from_millis(i64::MIN), seq: 0, id: MessageId::from_bytes([0; 16]) };
+        Position { at: Timestamp::from_millis(i64::MIN), order: 0, id: MessageId::from_bytes([0; 16]) };
 }
 
 /// A claim: a message is claimed at most once a generation.
@@ -77,9 +80,8 @@ pub(super) struct ClaimKey {
 }
 
 pub(super) fn due(lane: LaneNumber, position: Position) -> Vec<u8> {
-    let eligible_at = time_bytes(position.eligible_at);
-    let seq = position.seq.to_be_bytes();
-    key(DUE, &[&lane.0.to_be_bytes(), &eligible_at, &seq, position.id.as_bytes()])
+    let order = position.order.to_be_bytes();
+    key(DUE, &[&lane.0.to_be_bytes(), &time_bytes(position.at), &order, position.id.as_bytes()])
 }
 
 /// Behind the last message of a lane's line.
@@ -99,8 +101,7 @@ pub(super) fn behind(mut key: Vec<u8>) -> Vec<u8> {
 pub(super) fn read_due(key: &[u8]) -> Option<Position> {
     let mut fields = fields_of(DUE, key)?;
     fields.u32()?;
-    let position =
-        Position { eligible_at: fields.time()?, seq: fields.u64()?, id: MessageId::from_bytes(fields.bytes()?) };
+    let position = Position { at: fields.time()?, order: fields.u64()?, id: MessageId::from_bytes(fields.bytes()?) };
     fields.end()?;
     Some(position)
 }

@@ -22,7 +22,9 @@ mod claims;
 mod clock;
 mod database;
 mod frame;
+mod gates;
 mod index;
+mod inquiry;
 mod keys;
 mod lease;
 mod recovery;
@@ -33,6 +35,7 @@ mod signals;
 mod source;
 mod values;
 
+pub use inquiry::{LaneView, ShardView};
 pub use signals::describe;
 
 use std::path::PathBuf;
@@ -41,17 +44,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::database::{FILES_MAX, Memory};
+use self::inquiry::{Inquiries, Inquiry};
 use self::lease::LeaseKeeper;
 use self::shard::Shard;
-use crate::env::Env;
+use crate::env::{self, Env};
+use crate::lanes::Held;
 use crate::model::destination::Destinations;
 use crate::model::ids::RuntimeId;
+use crate::model::message::MessageEntry;
+use crate::model::names::DestinationName;
 use crate::publish::Publisher;
 use crate::store::{ShardId, Store};
+
+/// How long a shard's session may take to answer: a batch of its index, at the most.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// How the timeline is kept.
 #[derive(Debug, Clone)]
@@ -74,6 +84,7 @@ pub struct TimelineOptions {
 #[derive(Clone)]
 pub struct Timeline {
     shards: Arc<[ShardHandle]>,
+    destinations: Arc<Destinations>,
     wake: watch::Sender<u64>,
 }
 
@@ -85,6 +96,7 @@ pub struct TimelineError(pub String);
 struct ShardHandle {
     active: Arc<AtomicBool>,
     elsewhere: Arc<AtomicBool>,
+    inquiries: watch::Receiver<Inquiries>,
     /// Closed once the shard's thread is done.
     done: watch::Receiver<()>,
 }
@@ -107,10 +119,13 @@ impl Timeline {
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
         let (wake, woken) = watch::channel(0);
+        let (gates_seen, gates) = watch::channel(None);
+        env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
             let elsewhere = Arc::new(AtomicBool::new(false));
+            let (inquiries_in, inquiries) = watch::channel(None);
             let keeper = LeaseKeeper {
                 store: store.clone(),
                 env: env.clone(),
@@ -124,6 +139,7 @@ impl Timeline {
                 memory: memory.clone(),
                 keeper,
                 destinations: destinations.clone(),
+                gates: gates.clone(),
                 store: store.clone(),
                 publisher: publisher.clone(),
                 env: env.clone(),
@@ -132,13 +148,14 @@ impl Timeline {
                 clock_uncertainty_max: options.clock_uncertainty_max,
                 active: active.clone(),
                 elsewhere: elsewhere.clone(),
+                inquiries: inquiries_in,
                 wake: woken.clone(),
                 stop: stop.clone(),
             };
             let done = start_thread(shard).map_err(|error| cannot(&error))?;
-            shards.push(ShardHandle { active, elsewhere, done });
+            shards.push(ShardHandle { active, elsewhere, inquiries, done });
         }
-        Ok(Self { shards: shards.into(), wake })
+        Ok(Self { shards: shards.into(), destinations, wake })
     }
 
     /// A hint that the feed has something new, or that time has passed.
@@ -158,12 +175,42 @@ impl Timeline {
         self.shards.iter().all(here_or_elsewhere)
     }
 
+    /// Whether this runtime can call a destination.
+    pub fn can_call(&self, destination: &DestinationName) -> bool {
+        self.destinations.contains_key(destination)
+    }
+
+    /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out.
+    pub async fn look(&self) -> Vec<(ShardView, Vec<LaneView>)> {
+        let mut views = Vec::new();
+        for shard in self.shards.iter() {
+            views.extend(shard.ask(Inquiry::Look).await);
+        }
+        views
+    }
+
+    /// Why a message that waits in a shard of this runtime is not admitted, were it due. `None` if the shard is not its own.
+    pub async fn why(&self, shard: ShardId, message: MessageEntry) -> Option<Held> {
+        let shard = self.shards.get(usize::from(shard.0))?;
+        shard.ask(|reply| Inquiry::Why(Box::new(message), reply)).await
+    }
+
     /// Returns once every actor has settled its claims, flushed, and given up its shard.
     pub async fn stopped(&self) {
         for shard in self.shards.iter() {
             let mut done = shard.done.clone();
             while done.changed().await.is_ok() {}
         }
+    }
+}
+
+impl ShardHandle {
+    /// Asks the shard's session, if it has one here that answers in time.
+    async fn ask<A>(&self, inquiry: impl FnOnce(oneshot::Sender<A>) -> Inquiry) -> Option<A> {
+        let session = self.inquiries.borrow().clone()?;
+        let (reply, answer) = oneshot::channel();
+        session.try_send(inquiry(reply)).ok()?;
+        tokio::time::timeout(ANSWER_MAX, answer).await.ok()?.ok()
     }
 }
 

@@ -4,14 +4,19 @@
 //! when something about it changes and that time has come already. It leaves when its line is empty or its head not due,
 //! and when it may not send.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::database::Broken;
+use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
-use super::values::LaneName;
-use crate::lanes::{CircuitPolicy, DestinationLane, Drr, DrrOptions, Gate, Held};
-use crate::model::destination::{Destinations, LaneLimits};
+use super::signals::Signals;
+use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Held, TurnLimits, TwoLevelDrr};
+use crate::model::destination::Destinations;
+use crate::model::lane::{LaneName, Ordering};
+use crate::model::message::MessageEntry;
+use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 
 /// What a message costs at least, in bytes: calling a destination is work even where there is little to say.
@@ -24,6 +29,10 @@ const QUANTUM: u64 = 64 << 10;
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
 const TURN_BYTES_MAX: u64 = 16 << 20;
 const TURN_VISITS_MAX: u32 = 1_024;
+/// How long a turn claims at the most: outcomes and the feed wait meanwhile.
+pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
+/// Namespaces share alike.
+const NAMESPACE_WEIGHT: u32 = 1;
 /// READY keys that are read in one go.
 const DISCOVERED_MAX: usize = 256;
 
@@ -34,21 +43,23 @@ const CIRCUIT: CircuitPolicy = CircuitPolicy {
     open_max: Duration::from_secs(60),
     probes_max: 1,
     successes_to_close: 2,
+    // Each lane's own limit ends its ramp.
+    ramp_messages: u32::MAX,
 };
 
-const DRR: DrrOptions = DrrOptions {
-    quantum: QUANTUM,
-    cost_max: COST_MAX,
-    turn_items_max: TURN_MESSAGES_MAX,
-    turn_cost_max: TURN_BYTES_MAX,
-    turn_visits_max: TURN_VISITS_MAX,
-};
+const DRR: DrrOptions = DrrOptions { quantum: QUANTUM, cost_max: COST_MAX };
+
+pub(super) const TURN: TurnLimits =
+    TurnLimits { items_max: TURN_MESSAGES_MAX, cost_max: TURN_BYTES_MAX, visits_max: TURN_VISITS_MAX };
 
 /// The lanes of a shard, as far as they are not in the index.
 pub(super) struct Schedule {
     lanes: Vec<DestinationLane>,
-    held: Vec<Option<Held>>,
-    pub drr: Drr<LaneNumber>,
+    /// Since when each lane has been active and not been served.
+    unserved_since: Vec<Option<Timestamp>>,
+    gates: Arc<Gates>,
+    /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
+    pub drr: TwoLevelDrr<Namespace, LaneNumber>,
     /// READY keys up to here have been found.
     cursor: (Timestamp, LaneNumber),
 }
@@ -57,7 +68,14 @@ impl Schedule {
     /// Takes up the lanes of an index.
     pub(super) fn new() -> Self {
         let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
-        Self { lanes: Vec::new(), held: Vec::new(), drr: Drr::new(DRR), cursor: start }
+        let gates = Arc::default();
+        Self {
+            lanes: Vec::new(),
+            unserved_since: Vec::new(),
+            gates,
+            drr: TwoLevelDrr::new(DRR, Beginning::FirstPass),
+            cursor: start,
+        }
     }
 
     /// What a message of `bytes` costs.
@@ -70,33 +88,74 @@ impl Schedule {
         &mut self.lanes[number.0 as usize]
     }
 
-    /// Messages in flight, by lane.
-    pub(super) fn in_flight(&self) -> impl Iterator<Item = u32> {
-        self.lanes.iter().map(DestinationLane::in_flight_messages)
+    /// The lanes, in the order of their numbers.
+    pub(super) fn lanes(&self) -> &[DestinationLane] {
+        &self.lanes
     }
 
-    /// Lanes with something due that may not be sent, by reason.
-    pub(super) fn held(&self, reason: Held) -> usize {
-        self.held.iter().filter(|held| **held == Some(reason)).count()
+    /// A lane that is active was served. Says for how long it had been active, or not served.
+    pub(super) fn served(&mut self, number: LaneNumber, now: Timestamp) -> Duration {
+        let since = self.unserved_since[number.0 as usize].replace(now);
+        since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// Gives a lane its limits, weight and gate, unless it has them. A lane whose destination is not configured is closed:
-    /// what waits there goes on waiting.
+    /// A lane has nothing to send, or may not.
+    pub(super) fn deactivate(&mut self, number: LaneNumber) {
+        self.unserved_since[number.0 as usize] = None;
+        self.drr.deactivate(number);
+    }
+
+    fn activate(&mut self, number: LaneNumber, now: Timestamp) {
+        self.unserved_since[number.0 as usize].get_or_insert(now);
+        self.drr.activate(number);
+    }
+
+    /// The lane of a message, which is adopted if it is met for the first time.
+    pub(super) fn lane_of(
+        &mut self,
+        step: &mut Step<'_>,
+        row: &MessageEntry,
+        destinations: &Destinations,
+    ) -> LaneNumber {
+        let ordering = destinations.get(&row.destination).map_or(Ordering::None, |destination| destination.ordering);
+        let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
+        let ordering = ordering.domain(row.ordering_key.as_deref());
+        let number = step.lane_number(&LaneName { namespace, destination, ordering });
+        self.adopt(number, &step.lane(number).name, destinations);
+        number
+    }
+
+    /// Gives a lane its limits, weight and gate, unless it has them. What waits for a destination that is not configured goes
+    /// on waiting.
     pub(super) fn adopt(&mut self, number: LaneNumber, name: &LaneName, destinations: &Destinations) {
         if (number.0 as usize) < self.lanes.len() {
             return;
         }
         assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
-        let (gate, limits, weight) = match destinations.get(&name.destination) {
-            Some(destination) => (Gate::Open, destination.limits, destination.weight),
+        let (mut lane, weight) = match destinations.get(&name.destination) {
+            Some(destination) if name.ordering.is_ordered() => {
+                (DestinationLane::ordered(destination.limits, CIRCUIT), destination.weight)
+            }
+            Some(destination) => (DestinationLane::new(destination.limits, CIRCUIT), destination.weight),
             None => {
                 tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");
-                (Gate::Closed, LaneLimits { messages: 0, bytes: 0 }, 1)
+                (DestinationLane::incapable(CIRCUIT), 1)
             }
         };
-        self.lanes.push(DestinationLane::new(gate, limits, CIRCUIT));
-        self.held.push(None);
-        self.drr.set_weight(number, weight);
+        lane.set_gate(self.gates.of(name));
+        self.lanes.push(lane);
+        self.unserved_since.push(None);
+        self.drr.set_group_weight(name.namespace.clone(), NAMESPACE_WEIGHT);
+        self.drr.set_weight(&name.namespace, number, weight);
+    }
+
+    /// Takes up gates that were set: every lane's gate is as they say.
+    pub(super) fn set_gates(&mut self, step: &mut Step<'_>, gates: Arc<Gates>, lanes: &[LaneNumber]) {
+        for number in lanes {
+            self.lanes[number.0 as usize].set_gate(gates.of(&step.lane(*number).name));
+            step.touch(*number);
+        }
+        self.gates = gates;
     }
 
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
@@ -105,29 +164,35 @@ impl Schedule {
             let lane = &self.lanes[number.0 as usize];
             let held = lane.held(now);
             let next = match held {
-                Some(Held::LaneClosed | Held::LanePaused) => None,
-                Some(Held::CircuitOpen | Held::Throttled | Held::LaneFull) | None => {
+                // Nothing but a change of the lane opens these.
+                Some(Held::LaneClosed | Held::LanePaused | Held::OrderingHead | Held::Capability) => None,
+                Some(_) | None => {
                     step.lane(number).eligible_from().map(|from| from.max(lane.reopens_at(now).unwrap_or(from)))
                 }
             };
             step.set_ready(number, next);
-            self.held[number.0 as usize] = held.filter(|_| step.lane(number).pending > 0);
             match next {
-                Some(at) if held.is_none() && (at, number) <= self.cursor => self.drr.activate(number),
-                Some(_) | None => self.drr.deactivate(number),
+                Some(at) if held.is_none() && (at, number) <= self.cursor => self.activate(number, now),
+                Some(_) | None => self.deactivate(number),
             }
         }
     }
 
     /// Activates the lanes that have become ready by `earliest`. Says when the next will, and whether some were left for
     /// another time.
-    pub(super) fn discover(&mut self, index: &Index, earliest: Timestamp) -> Result<(Option<Timestamp>, bool), Broken> {
+    pub(super) fn discover(
+        &mut self,
+        index: &Index,
+        earliest: Timestamp,
+        signals: &Signals,
+    ) -> Result<(Option<Timestamp>, bool), Broken> {
         // Time that was set back: what was found ready is found again when its time comes again.
         self.cursor = self.cursor.min((earliest, LaneNumber(u32::MAX)));
         let found = index.ready(self.cursor, earliest, DISCOVERED_MAX)?;
-        for (_, number) in &found.items {
+        for (at, number) in &found.items {
             if self.lanes[number.0 as usize].held(earliest).is_none() {
-                self.drr.activate(*number);
+                self.activate(*number, earliest);
+                signals.discovered(earliest.since(*at));
             }
         }
         self.cursor = match found.items.last() {

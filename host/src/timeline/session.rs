@@ -8,6 +8,8 @@
 //! - Nothing is claimed while the clock is gated or the lease cannot be relied on. Commands are applied all the same.
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
+mod view;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,20 +20,22 @@ use tokio_util::sync::CancellationToken;
 use super::claims::Claims;
 use super::clock::{Gated, Interval, TrustedClock};
 use super::database::Broken;
+use super::gates::Gates;
 use super::index::Index;
+use super::inquiry::Inquiry;
 use super::keys::Family;
 use super::lease::Holding;
 use super::recovery;
-use super::schedule::Schedule;
+use super::schedule::{self, Schedule};
 use super::signals::Signals;
 use super::source::Page;
-use super::values::LaneName;
 use crate::env::{self, Env};
+use crate::lanes::Held;
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::publish::{Publisher, Settlement};
-use crate::store::{AdmissionRequest, ShardLease, Store, StoreError};
+use crate::store::{AdmissionRequest, ShardId, ShardLease, Store, StoreError};
 
 /// Settlements that are taken in together.
 const SETTLEMENTS_MAX: usize = 256;
@@ -42,8 +46,6 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at messages whose outcome could not be recorded, and after an expiry that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// Gauges are set this often, at the most.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long a session that ends waits for what is in flight. What has not settled then is the next owner's to settle.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 
@@ -70,7 +72,10 @@ impl From<Broken> for End {
 
 /// What a session works with.
 pub(super) struct Parts {
+    pub shard: ShardId,
     pub destinations: Arc<Destinations>,
+    /// `None` before they were read.
+    pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
     pub publisher: Publisher,
     pub env: Env,
@@ -91,11 +96,20 @@ pub(super) struct Session {
     clock: TrustedClock,
     pages: mpsc::Receiver<Page>,
     arrived: Option<Page>,
+    inquiries: mpsc::Receiver<Inquiry>,
+    inquiry: Option<Inquiry>,
     settlements: Vec<Settlement>,
     settled: mpsc::Receiver<Settlement>,
     settle: mpsc::Sender<Settlement>,
     wake: watch::Receiver<u64>,
     caught_up: bool,
+    gates_known: bool,
+    /// Whether it has claimed anything yet.
+    begun: bool,
+    /// How far its feed is ahead, as far as that is known.
+    behind: u64,
+    /// What stands against all of its messages.
+    held: Option<Held>,
     /// Nothing is claimed before this monotonic time, and for how long that was put off.
     refused_until: Duration,
     refused_pause: Duration,
@@ -119,6 +133,7 @@ impl Session {
         holding: watch::Receiver<Holding>,
         index: Index,
         pages: mpsc::Receiver<Page>,
+        inquiries: mpsc::Receiver<Inquiry>,
         wake: watch::Receiver<u64>,
     ) -> Result<Self, Broken> {
         // Room for all that may be claimed: the publisher never waits to settle.
@@ -130,11 +145,17 @@ impl Session {
             clock: TrustedClock::new(parts.clock_uncertainty_max),
             pages,
             arrived: None,
+            inquiries,
+            inquiry: None,
             settlements: Vec::new(),
             settled,
             settle,
             wake,
             caught_up: false,
+            gates_known: false,
+            begun: false,
+            behind: 0,
+            held: Some(Held::Recovering),
             refused_until: Duration::ZERO,
             refused_pause: REFUSED_PAUSE,
             resolve_from: Duration::ZERO,
@@ -143,8 +164,10 @@ impl Session {
             index,
             parts,
         };
-        session.claims.inherit(&mut session.index)?;
         session.adopt_lanes()?;
+        // Also what was read before this session began.
+        session.parts.gates.mark_changed();
+        session.claims.inherit(&mut session.index, &mut session.schedule)?;
         Ok(session)
     }
 
@@ -192,6 +215,7 @@ impl Session {
             return Err(End::Abandoned);
         }
         self.take_settlements()?;
+        self.take_gates()?;
         self.take_page()?;
         let monotonic = self.parts.env.clock.monotonic();
         if self.claims.unresolved() > 0 && monotonic >= self.resolve_from {
@@ -202,11 +226,19 @@ impl Session {
         let relied_on = self.parts.env.clock.monotonic() < until;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
         let next = match time {
-            Ok(now) if relied_on => self.publish(lease, now).await?,
+            // What an operator has paused is known before anything is claimed.
+            Ok(now) if relied_on && self.gates_known => self.publish(lease, now).await?,
             Ok(_) | Err(Gated::Uncertain) => Next::Wait(self.parts.poll),
             Err(Gated::Stabilizing { until }) => Next::Wait(until.saturating_sub(monotonic)),
         };
-        self.report(time.is_err());
+        self.held = match time {
+            Err(_) => Some(Held::ClockGated),
+            Ok(_) if !(self.caught_up && self.gates_known && relied_on) => Some(Held::Recovering),
+            Ok(_) if !self.claims.has_room(0) || monotonic < self.refused_until => Some(Held::Capacity),
+            Ok(_) => None,
+        };
+        self.answer()?;
+        self.report();
         Ok(next)
     }
 
@@ -227,16 +259,23 @@ impl Session {
     }
 
     fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<(Option<Timestamp>, bool), End> {
-        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest)?;
+        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals)?;
         if self.schedule.drr.is_idle() {
             return Ok((ready_at, stopped_early));
         }
+        if !std::mem::replace(&mut self.begun, true) {
+            // Owners that come and go shall not always begin with the same lanes.
+            self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
+        }
+        let clock = &*self.parts.env.clock;
+        let turn_end = clock.monotonic() + schedule::TURN_TIME_MAX;
         let mut step = self.index.begin();
-        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now)?;
+        let is_over = || clock.monotonic() >= turn_end;
+        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now, is_over)?;
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
         if !picked.is_empty() {
-            picked.iter().for_each(|picked| self.parts.signals.claimed(picked.eligible_at(), now.earliest));
+            picked.iter().for_each(|picked| self.parts.signals.claimed(picked, now.earliest));
             let batch = self.claims.take_up(picked);
             self.parts.publisher.publish(lease, batch, now.latest, self.settle.clone());
         }
@@ -301,9 +340,23 @@ impl Session {
         if sum.fenced { Err(End::Fenced) } else { Ok(()) }
     }
 
+    fn take_gates(&mut self) -> Result<(), End> {
+        if !self.parts.gates.has_changed().unwrap_or(false) {
+            return Ok(());
+        }
+        let Some(gates) = self.parts.gates.borrow_and_update().clone() else { return Ok(()) };
+        self.gates_known = true;
+        let (now, lanes) = (self.now(), self.index.lane_numbers());
+        let mut step = self.index.begin();
+        self.schedule.set_gates(&mut step, gates, &lanes);
+        self.schedule.refresh(&mut step, now);
+        Ok(step.commit()?)
+    }
+
     fn take_page(&mut self) -> Result<(), End> {
         let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(()) };
         self.parts.signals.applied_lag(page.behind);
+        self.behind = page.behind;
         self.caught_up |= page.behind == 0;
         self.apply(&page.rows, Some(page.through))
     }
@@ -312,9 +365,7 @@ impl Session {
         let now = self.now();
         let mut step = self.index.begin();
         for row in rows {
-            let name = LaneName { namespace: row.namespace.clone(), destination: row.destination.clone() };
-            let number = step.lane_number(&name);
-            self.schedule.adopt(number, &name, &self.parts.destinations);
+            let number = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
             self.claims.apply(&mut step, row, number)?;
         }
         if let Some(through) = through {
@@ -343,7 +394,7 @@ impl Session {
         };
         let now = self.now();
         let mut step = self.index.begin();
-        self.claims.resolve(&mut step, &keys, &rows);
+        self.claims.resolve(&mut step, &mut self.schedule, &keys, &rows);
         self.schedule.refresh(&mut step, now);
         Ok(step.commit()?)
     }
@@ -366,18 +417,6 @@ impl Session {
         time.map_or_else(|_| self.parts.env.now(), |interval| interval.earliest)
     }
 
-    fn report(&mut self, gated: bool) {
-        let monotonic = self.parts.env.clock.monotonic();
-        if monotonic < self.report_from {
-            return;
-        }
-        self.report_from = monotonic + REPORT_EVERY;
-        let signals = &self.parts.signals;
-        signals.clock_gated(gated);
-        signals.capacity(!self.claims.has_room(0) || monotonic < self.refused_until, self.claims.unresolved());
-        signals.lanes(self.index.lanes(), &self.schedule);
-    }
-
     async fn wait(&mut self, next: Next, stop: &CancellationToken) {
         let Next::Wait(pause) = next else {
             // Somebody else on this thread's runtime may have something for us.
@@ -390,7 +429,9 @@ impl Session {
             Ok(()) = self.holding.changed() => {}
             _ = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => {}
             Some(page) = self.pages.recv() => self.arrived = Some(page),
+            Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
+            Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             () = env::sleep(pause) => {}
         }
     }

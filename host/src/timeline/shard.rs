@@ -19,13 +19,15 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::database::{Database, Memory};
-use super::index::{Index, Unusable};
+use super::gates::Gates;
+use super::index::{Index, Owner, Unusable};
+use super::inquiry::{INQUIRIES_MAX, Inquiries};
 use super::lease::{Holding, LeaseKeeper};
 use super::session::{End, Parts, Session};
 use super::signals::Signals;
 use super::source::{self, Source};
 use crate::env::{self, Env};
-use crate::model::destination::Destinations;
+use crate::model::destination::{Destinations, ordering_fingerprint};
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
 
@@ -40,6 +42,7 @@ pub(super) struct Shard {
     pub memory: Arc<Memory>,
     pub keeper: LeaseKeeper,
     pub destinations: Arc<Destinations>,
+    pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
     pub publisher: Publisher,
     pub env: Env,
@@ -50,6 +53,8 @@ pub(super) struct Shard {
     pub active: Arc<AtomicBool>,
     /// Whether another runtime owns the shard.
     pub elsewhere: Arc<AtomicBool>,
+    /// How its session is asked, while it has one.
+    pub inquiries: watch::Sender<Inquiries>,
     pub wake: watch::Receiver<u64>,
     pub stop: CancellationToken,
 }
@@ -100,6 +105,7 @@ impl Shard {
             Ok((session, source, pages)) => {
                 let reading = env::spawn("shard feed", source.run(pages, self.wake.clone()));
                 let end = session.run(&self.stop).await;
+                self.inquiries.send_replace(None);
                 let _ = reading.await;
                 end
             }
@@ -125,7 +131,9 @@ impl Shard {
         let after = index.applied();
         let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
         let parts = Parts {
+            shard: self.id,
             destinations: self.destinations.clone(),
+            gates: self.gates.clone(),
             store: self.store.clone(),
             publisher: self.publisher.clone(),
             env: self.env.clone(),
@@ -135,7 +143,9 @@ impl Shard {
             clock_uncertainty_max: self.clock_uncertainty_max,
             poll: self.poll,
         };
-        let mut session = Session::new(parts, held, index, pages, self.wake.clone())?;
+        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
+        let mut session = Session::new(parts, held, index, pages, inquiries, self.wake.clone())?;
+        self.inquiries.send_replace(Some(ask));
         session.recover(lease).await?;
         let source = Source { store: self.store.clone(), shard: self.id, after, rebuild_through, poll: self.poll };
         Ok((session, source, pages_in))
@@ -143,7 +153,9 @@ impl Shard {
 
     /// The index, and up to where it is to be rebuilt.
     fn open(&self, lease: ShardLease, feed_end: u64, signals: &Signals) -> Result<(Index, u64), End> {
-        match Index::open(&self.path, &self.memory, self.id, lease.epoch, feed_end) {
+        let ordering = ordering_fingerprint(&self.destinations);
+        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
+        match Index::open(&self.path, &self.memory, owner, feed_end) {
             Ok(index) => Ok((index, 0)),
             Err(reason) => {
                 // The very first start finds no index and no messages either: nothing is rebuilt.
@@ -152,7 +164,7 @@ impl Shard {
                     let reason = reason.as_str();
                     tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index is built from the store");
                 }
-                let index = Index::create(&self.path, &self.memory, self.id, lease.epoch)?;
+                let index = Index::create(&self.path, &self.memory, owner)?;
                 Ok((index, feed_end))
             }
         }

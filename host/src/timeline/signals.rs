@@ -1,21 +1,29 @@
 //! What is counted about the timeline. Labels are shards, closed sets of words, and the first lanes by name.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
+use super::claims::Picked;
 use super::index::{Lane, Unusable};
 use super::schedule::Schedule;
-use crate::lanes::Held;
+use crate::lanes::{Circuit, Held};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
-/// Lanes of a shard that are told apart in metrics; the others are one, named `other`.
+/// Destinations of a tenant that are told apart in metrics, over all their ordering domains; the others are one, `other`.
 const LANES_NAMED_MAX: usize = 64;
 
 const APPLIED_LAG: &str = "forebay_timeline_applied_lag";
 const LATENESS: &str = "forebay_timeline_lateness_seconds";
-const HELD: &str = "forebay_timeline_lanes_held";
+const HELD: &str = "forebay_timeline_due_not_admitted";
+const DISCOVERY: &str = "forebay_timeline_discovery_seconds";
+const SERVICE_GAP: &str = "forebay_timeline_service_gap_seconds";
+const CIRCUITS: &str = "forebay_timeline_circuits";
+const OLDEST_UNRESOLVED: &str = "forebay_timeline_oldest_unresolved_seconds";
 const CLOCK_GATED: &str = "forebay_timeline_clock_gated";
 const AT_CAPACITY: &str = "forebay_timeline_at_capacity";
 const PENDING: &str = "forebay_timeline_lane_pending";
@@ -28,7 +36,15 @@ const EXPIRED: &str = "forebay_timeline_expired_total";
 pub fn describe() {
     describe_gauge!(APPLIED_LAG, "Changes of messages that a shard has not read yet");
     describe_histogram!(LATENESS, Unit::Seconds, "From when a message could be sent to when it was claimed");
-    describe_gauge!(HELD, "Lanes with messages that may not be sent, by reason");
+    describe_gauge!(HELD, "Lanes whose head is due and not admitted, by the first reason that holds");
+    describe_histogram!(DISCOVERY, Unit::Seconds, "From when a lane was ready to when that was found");
+    describe_histogram!(SERVICE_GAP, Unit::Seconds, "How long a lane that is ready waits to be served");
+    describe_gauge!(CIRCUITS, "Lanes by where their circuit stands");
+    describe_gauge!(
+        OLDEST_UNRESOLVED,
+        Unit::Seconds,
+        "Age of the oldest admission whose outcome could not be recorded yet"
+    );
     describe_gauge!(CLOCK_GATED, "1 while a shard's clock is not trusted and nothing is published");
     describe_gauge!(AT_CAPACITY, "1 while a shard has claimed as much as it may, or the store admits nothing");
     describe_gauge!(PENDING, "Messages that wait in a lane, due or not");
@@ -43,6 +59,9 @@ pub(super) struct Signals {
     shard: String,
     applied_lag: Gauge,
     lateness: Histogram,
+    discovery: Histogram,
+    service_gap: Histogram,
+    oldest_unresolved: Gauge,
     clock_gated: Gauge,
     at_capacity: Gauge,
     unresolved: Gauge,
@@ -56,6 +75,9 @@ impl Signals {
             shard: name(),
             applied_lag: gauge!(APPLIED_LAG, "shard" => name()),
             lateness: histogram!(LATENESS),
+            discovery: histogram!(DISCOVERY),
+            service_gap: histogram!(SERVICE_GAP),
+            oldest_unresolved: gauge!(OLDEST_UNRESOLVED, "shard" => name()),
             clock_gated: gauge!(CLOCK_GATED, "shard" => name()),
             at_capacity: gauge!(AT_CAPACITY, "shard" => name()),
             unresolved: gauge!(UNRESOLVED, "shard" => name()),
@@ -69,8 +91,16 @@ impl Signals {
     }
 
     /// A message was claimed.
-    pub(super) fn claimed(&self, eligible_at: Timestamp, now: Timestamp) {
-        self.lateness.record(now.since(eligible_at).as_secs_f64());
+    pub(super) fn claimed(&self, picked: &Picked, now: Timestamp) {
+        self.lateness.record(now.since(picked.eligible_at()).as_secs_f64());
+        if !picked.service_gap().is_zero() {
+            self.service_gap.record(picked.service_gap().as_secs_f64());
+        }
+    }
+
+    /// A lane that was ready was found, so long after.
+    pub(super) fn discovered(&self, after: Duration) {
+        self.discovery.record(after.as_secs_f64());
     }
 
     /// Messages expired.
@@ -89,27 +119,42 @@ impl Signals {
     }
 
     /// The lanes as they stand.
-    pub(super) fn lanes(&self, lanes: &[Lane], schedule: &Schedule) {
-        let mut other = (0, 0);
-        for (at, (lane, in_flight)) in lanes.iter().zip(schedule.in_flight()).enumerate() {
-            if at < LANES_NAMED_MAX {
-                let (namespace, destination) = (lane.name.namespace.as_str(), lane.name.destination.as_str());
-                self.lane(namespace, destination, lane.pending, in_flight);
-            } else {
-                other = (other.0 + lane.pending, other.1 + in_flight);
+    ///
+    /// `held` is what stands against all of them.
+    pub(super) fn lanes(&self, lanes: &[Lane], schedule: &Schedule, held: Option<Held>, now: Timestamp) {
+        let mut named: BTreeMap<(&str, &str), (u64, u32)> = BTreeMap::new();
+        let mut reasons: BTreeMap<Held, u32> = Held::ALL.into_iter().map(|reason| (reason, 0)).collect();
+        let mut circuits: BTreeMap<&str, u32> = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
+        for (lane, destination) in lanes.iter().zip(schedule.lanes()) {
+            *circuits.entry(destination.circuit().as_str()).or_default() += 1;
+            if lane.eligible_from().is_some_and(|from| from <= now) {
+                let reason = [destination.held(now), held, Some(Held::Fairness)].into_iter().flatten().min();
+                *reasons.entry(reason.unwrap_or(Held::Fairness)).or_default() += 1;
             }
+            let mut name = (lane.name.namespace.as_str(), lane.name.destination.as_str());
+            if named.len() >= LANES_NAMED_MAX && !named.contains_key(&name) {
+                name = ("other", "other");
+            }
+            let (pending, in_flight_of_all) = named.entry(name).or_default();
+            *pending += lane.pending;
+            *in_flight_of_all += destination.in_flight_messages();
         }
-        if lanes.len() > LANES_NAMED_MAX {
-            self.lane("other", "other", other.0, other.1);
+        for ((namespace, destination), (pending, in_flight)) in named {
+            self.lane(namespace, destination, pending, in_flight);
         }
-        for reason in Held::ALL {
+        for (reason, count) in reasons {
             let labels = [("shard", self.shard.clone()), ("reason", reason.as_str().to_owned())];
-            gauge!(HELD, &labels).set(schedule.held(reason) as f64);
+            gauge!(HELD, &labels).set(f64::from(count));
+        }
+        for (circuit, count) in circuits {
+            let labels = [("shard", self.shard.clone()), ("state", circuit.to_owned())];
+            gauge!(CIRCUITS, &labels).set(f64::from(count));
         }
     }
 
     /// What concerns the shard as a whole.
-    pub(super) fn capacity(&self, at_capacity: bool, unresolved: usize) {
+    pub(super) fn capacity(&self, at_capacity: bool, unresolved: usize, oldest: Duration) {
+        self.oldest_unresolved.set(oldest.as_secs_f64());
         self.at_capacity.set(f64::from(u8::from(at_capacity)));
         self.unresolved.set(unresolved as f64);
     }

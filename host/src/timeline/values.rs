@@ -5,6 +5,7 @@ use std::str::FromStr;
 use super::frame::{Fields, time_bytes};
 use super::keys::{self, ClaimKey, LaneNumber, Position};
 use crate::model::ids::MessageId;
+use crate::model::lane::{LaneName, OrderingDomain};
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -21,6 +22,8 @@ pub(super) struct Entry {
     pub bytes: u32,
     pub eligible_at: Timestamp,
     pub expire_at: Option<Timestamp>,
+    /// Its place in the order of its lane, if that keeps one.
+    pub order: Option<u64>,
     pub place: Place,
 }
 
@@ -34,8 +37,8 @@ pub(super) enum Place {
 }
 
 impl Entry {
-    /// The entry of a message that stands in `lane`'s line.
-    pub(super) fn of(message: &MessageEntry, lane: LaneNumber) -> Self {
+    /// The entry of a message that stands in `lane`'s line, whose name is `name`.
+    pub(super) fn of(message: &MessageEntry, lane: LaneNumber, name: &LaneName) -> Self {
         Self {
             id: message.id,
             lane,
@@ -44,12 +47,22 @@ impl Entry {
             bytes: message.bytes,
             eligible_at: message.eligible_at,
             expire_at: message.expire_at,
+            order: name.ordering.is_ordered().then_some(message.place),
             place: Place::Line,
         }
     }
 
+    /// An ordered lane's line is sorted by place, whenever each is eligible; another one by when.
     pub(super) fn position(&self) -> Position {
-        Position { eligible_at: self.eligible_at, seq: self.seq, id: self.id }
+        match self.order {
+            Some(place) => Position { at: Position::FIRST.at, order: place, id: self.id },
+            None => Position { at: self.eligible_at, order: self.seq, id: self.id },
+        }
+    }
+
+    /// As it stands in an ordered lane while nobody knows what became of it: never eligible, and never expiring.
+    pub(super) fn unsettled(&self) -> Self {
+        Self { eligible_at: Timestamp::MAX, expire_at: None, ..*self }
     }
 
     pub(super) fn claim_key(&self) -> ClaimKey {
@@ -58,10 +71,8 @@ impl Entry {
 
     /// The value of its ENTRY key.
     pub(super) fn write(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(48);
+        let mut value = Vec::with_capacity(52);
         value.extend_from_slice(&self.lane.0.to_be_bytes());
-        value.extend_from_slice(&self.seq.to_be_bytes());
-        value.extend_from_slice(&time_bytes(self.eligible_at));
         value.push(match self.place {
             Place::Line => 0,
             Place::Expiring => 1,
@@ -73,64 +84,87 @@ impl Entry {
     /// Reads [`Entry::write`].
     pub(super) fn read(id: MessageId, value: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(value);
-        let (lane, seq, eligible_at) = (LaneNumber(fields.u32()?), fields.u64()?, fields.time()?);
+        let lane = LaneNumber(fields.u32()?);
         let place = match fields.u8()? {
             0 => Place::Line,
             1 => Place::Expiring,
             _ => return None,
         };
-        let entry = Self::read_due(lane, Position { eligible_at, seq, id }, fields.rest())?;
+        let entry = Self::read_due(lane, id, fields.rest())?;
         Some(Self { place, ..entry })
     }
 
-    /// The value of its DUE key: what is not in the key.
+    /// The value of its DUE key.
     pub(super) fn write_due(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(17);
+        let mut value = Vec::with_capacity(47);
         value.extend_from_slice(&self.generation.to_be_bytes());
         value.extend_from_slice(&self.bytes.to_be_bytes());
         value.push(u8::from(self.expire_at.is_some()));
         value.extend_from_slice(&time_bytes(self.expire_at.unwrap_or(Timestamp::MAX)));
+        value.extend_from_slice(&self.seq.to_be_bytes());
+        value.extend_from_slice(&time_bytes(self.eligible_at));
+        value.push(u8::from(self.order.is_some()));
+        value.extend_from_slice(&self.order.unwrap_or(0).to_be_bytes());
         value
     }
 
     /// Reads [`Entry::write_due`].
-    pub(super) fn read_due(lane: LaneNumber, position: Position, value: &[u8]) -> Option<Self> {
-        let Position { eligible_at, seq, id } = position;
+    pub(super) fn read_due(lane: LaneNumber, id: MessageId, value: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(value);
         let (generation, bytes, expires, expire_at) = (fields.u32()?, fields.u32()?, fields.u8()?, fields.time()?);
+        let (seq, eligible_at, ordered, order) = (fields.u64()?, fields.time()?, fields.u8()?, fields.u64()?);
         fields.end()?;
         let expire_at = (expires == 1).then_some(expire_at);
-        Some(Self { id, lane, seq, generation, bytes, eligible_at, expire_at, place: Place::Line })
+        let order = (ordered == 1).then_some(order);
+        Some(Self { id, lane, seq, generation, bytes, eligible_at, expire_at, order, place: Place::Line })
     }
 }
 
-/// What a lane groups.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct LaneName {
-    pub namespace: Namespace,
-    pub destination: DestinationName,
-}
+const UNORDERED: u8 = 0;
+const HASH: u8 = 1;
+const KEY: u8 = 2;
 
-impl LaneName {
-    /// The value of its LANE key, beside how many messages stand in its line.
-    pub(super) fn write(&self, pending: u64) -> Vec<u8> {
-        let mut value = pending.to_be_bytes().to_vec();
-        for text in [self.namespace.as_str(), self.destination.as_str()] {
-            value.push(u8::try_from(text.len()).expect("a name is at most 63 bytes"));
-            value.extend_from_slice(text.as_bytes());
+/// The value of a LANE key: a lane's name, and how many messages stand in its line.
+pub(super) fn write_lane(name: &LaneName, pending: u64) -> Vec<u8> {
+    let mut value = pending.to_be_bytes().to_vec();
+    for text in [name.namespace.as_str(), name.destination.as_str()] {
+        value.push(u8::try_from(text.len()).expect("a name is at most 63 bytes"));
+        value.extend_from_slice(text.as_bytes());
+    }
+    match &name.ordering {
+        OrderingDomain::Unordered => value.push(UNORDERED),
+        OrderingDomain::Hash(number) => {
+            value.push(HASH);
+            value.extend_from_slice(&number.to_be_bytes());
         }
-        value
+        OrderingDomain::Key(key) => {
+            value.push(KEY);
+            value.extend_from_slice(key.as_bytes());
+        }
     }
+    value
+}
 
-    /// Reads [`LaneName::write`].
-    pub(super) fn read(value: &[u8]) -> Option<(Self, u64)> {
-        let mut fields = Fields::new(value);
-        let pending = fields.u64()?;
-        let namespace = Namespace::from_str(fields.text()?).ok()?;
-        let destination = DestinationName::from_str(fields.text()?).ok()?;
-        fields.end()?;
-        Some((Self { namespace, destination }, pending))
-    }
+/// Reads [`write_lane`].
+pub(super) fn read_lane(value: &[u8]) -> Option<(LaneName, u64)> {
+    let mut fields = Fields::new(value);
+    let pending = fields.u64()?;
+    let namespace = Namespace::from_str(fields.text()?).ok()?;
+    let destination = DestinationName::from_str(fields.text()?).ok()?;
+    let ordering = match fields.u8()? {
+        UNORDERED => {
+            fields.end()?;
+            OrderingDomain::Unordered
+        }
+        HASH => {
+            let number = u16::from_be_bytes(fields.bytes()?);
+            fields.end()?;
+            OrderingDomain::Hash(number)
+        }
+        KEY => OrderingDomain::Key(String::from_utf8(fields.rest().to_vec()).ok()?),
+        _ => return None,
+    };
+    Some((LaneName { namespace, destination, ordering }, pending))
 }
 
 /// How far an index has come, and whose it is.
@@ -141,6 +175,8 @@ pub(super) struct ShardState {
     pub epoch: u64,
     /// Everything up to this sequence number is in it.
     pub applied: u64,
+    /// Stands for how lanes were told apart: what keeps which order.
+    pub ordering: u64,
 }
 
 impl ShardState {
@@ -149,6 +185,7 @@ impl ShardState {
         value.extend_from_slice(&self.shard.0.to_be_bytes());
         value.extend_from_slice(&self.epoch.to_be_bytes());
         value.extend_from_slice(&self.applied.to_be_bytes());
+        value.extend_from_slice(&self.ordering.to_be_bytes());
         value
     }
 
@@ -159,8 +196,8 @@ impl ShardState {
             return None;
         }
         let shard = ShardId(u16::from_be_bytes(fields.bytes()?));
-        let (epoch, applied) = (fields.u64()?, fields.u64()?);
+        let (epoch, applied, ordering) = (fields.u64()?, fields.u64()?, fields.u64()?);
         fields.end()?;
-        Some(Self { shard, epoch, applied })
+        Some(Self { shard, epoch, applied, ordering })
     }
 }

@@ -6,7 +6,23 @@ use super::source::{Source, files, nothing_found};
 /// What each module of the host may import of the others.
 const MODULES: [(&str, &[&str]); 17] = [
     ("main", &["cli"]),
-    ("cli", &["admin", "app", "config", "env", "guest", "intake", "model", "publish", "secrets", "store", "telemetry"]),
+    (
+        "cli",
+        &[
+            "admin",
+            "app",
+            "config",
+            "env",
+            "guest",
+            "intake",
+            "lanes",
+            "model",
+            "publish",
+            "secrets",
+            "store",
+            "telemetry",
+        ],
+    ),
     (
         "app",
         &[
@@ -37,6 +53,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "execute",
             "guest",
             "intake",
+            "lanes",
             "model",
             "publish",
             "secrets",

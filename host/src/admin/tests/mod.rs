@@ -2,6 +2,7 @@
 
 mod access;
 mod content;
+mod lanes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

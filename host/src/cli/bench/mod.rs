@@ -1,9 +1,10 @@
 //! `forebay bench`: measures a host from outside, and says on what. Nothing here asserts a time.
 //!
-//! The host runs in a process of its own, as in production; the load generator and the receiver share the machine with
+//! But for `drr`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
 //! it, and their cost is part of every figure.
 
 mod baseline;
+mod drr;
 mod flow;
 mod intake;
 mod load;
@@ -29,6 +30,8 @@ enum What {
     Intake(intake::Arguments),
     /// End to end: intake, the guest's `prepare` and `run`, one message emitted, optionally delivered
     Flow(flow::Arguments),
+    /// What one decision of the fair sharing between lanes costs
+    Drr(drr::Arguments),
     /// The bare loop that `intake --baseline` measures
     #[command(hide = true)]
     ServeBaseline {
@@ -65,6 +68,7 @@ pub async fn run(arguments: BenchArguments, env: &Env) -> anyhow::Result<()> {
     match arguments.what {
         What::Intake(arguments) => intake::run(arguments, env).await,
         What::Flow(arguments) => flow::run(arguments, env).await,
+        What::Drr(arguments) => drr::run(&arguments, env),
         What::ServeBaseline { data } => baseline::serve(&data, super::rig::site::GITHUB_SECRET.as_bytes()).await,
     }
 }

@@ -6,6 +6,7 @@ const POLICY: CircuitPolicy = CircuitPolicy {
     open_max: Duration::from_secs(5),
     probes_max: 2,
     successes_to_close: 2,
+    ramp_messages: 4,
 };
 
 fn at(secs: i64) -> Timestamp {
@@ -35,14 +36,25 @@ fn only_a_run_of_failures_opens_it() {
 
 // LAN-3
 #[test]
-fn probes_are_bounded_and_enough_of_them_close_it() {
+fn probes_are_bounded_and_after_enough_of_them_it_ramps() {
     let open = Circuit::Open { until: at(1), openings: 1 };
     let (circuit, _) = open.begin(&POLICY, at(1)).unwrap();
     let (circuit, _) = circuit.begin(&POLICY, at(1)).unwrap();
     assert_eq!(circuit.begin(&POLICY, at(1)), Err(Refused::Probing));
     let circuit = circuit.end(&POLICY, Attempt::Probe, Verdict::Healthy, at(2));
     assert_eq!(circuit, Circuit::HalfOpen { probing: 1, successes: 1, openings: 1 });
-    assert_eq!(circuit.end(&POLICY, Attempt::Probe, Verdict::Healthy, at(2)), Circuit::CLOSED);
+    let circuit = circuit.end(&POLICY, Attempt::Probe, Verdict::Healthy, at(2));
+    assert_eq!(circuit, Circuit::Ramping { room: 2, openings: 1 });
+}
+
+// LAN-3
+#[test]
+fn each_success_of_a_ramp_makes_room_for_one_more_and_a_failure_opens_it_for_longer() {
+    let ramping = Circuit::Ramping { room: 2, openings: 1 };
+    let circuit = after(ramping, &[Verdict::Healthy, Verdict::NotCalled], at(0));
+    assert_eq!((circuit, circuit.messages_max()), (Circuit::Ramping { room: 3, openings: 1 }, Some(3)));
+    assert_eq!(after(circuit, &[Verdict::Healthy], at(0)), Circuit::CLOSED);
+    assert_eq!(after(circuit, &[Verdict::Failed], at(0)), Circuit::Open { until: at(2), openings: 2 });
 }
 
 // LAN-3

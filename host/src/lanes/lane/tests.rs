@@ -8,11 +8,12 @@ const POLICY: CircuitPolicy = CircuitPolicy {
     open_max: Duration::from_secs(60),
     probes_max: 1,
     successes_to_close: 1,
+    ramp_messages: 8,
 };
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn lane(messages: u32, bytes: u64) -> DestinationLane {
-    DestinationLane::new(Gate::Open, LaneLimits { messages, bytes }, POLICY)
+    DestinationLane::new(LaneLimits { messages, bytes }, POLICY)
 }
 
 // LAN-1
@@ -85,10 +86,50 @@ fn an_open_circuit_refuses_without_spending_an_attempt_and_reopens_by_time() {
     let probe = lane.claim(1, until).unwrap();
     assert_eq!(lane.claim(1, until).unwrap_err(), Held::CircuitOpen, "one probe at a time");
     lane.settle(probe, Verdict::Healthy, until);
+    assert_eq!(lane.circuit(), Circuit::Ramping { room: 1, openings: 1 });
+}
+
+// LAN-3
+#[test]
+fn a_destination_that_is_back_is_called_more_and_more_up_to_the_lanes_limit() {
+    let mut lane = lane(8, 1_000);
+    lane.circuit = Circuit::Ramping { room: 1, openings: 1 };
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        let permits: Vec<Permit> = std::iter::from_fn(|| lane.claim(1, NOW).ok()).collect();
+        rounds.push(permits.len());
+        permits.into_iter().for_each(|permit| lane.settle(permit, Verdict::Healthy, NOW));
+    }
+    assert_eq!(rounds, [1, 2, 4, 8, 8]);
     assert_eq!(lane.circuit(), Circuit::CLOSED);
 }
 
+// LAN-4
 #[test]
-fn the_reasons_are_listed_in_order_of_precedence() {
-    assert!(Held::ALL.is_sorted());
+fn an_ordered_lane_waits_until_it_is_known_what_became_of_its_head() {
+    let mut lane = DestinationLane::ordered(LaneLimits { messages: 8, bytes: 1_000 }, POLICY);
+    let head = lane.claim(1, NOW).unwrap();
+    assert_eq!(lane.claim(1, NOW).unwrap_err(), Held::OrderingHead);
+    lane.settle(head, Verdict::NotCalled, NOW);
+    assert_eq!(lane.held(NOW), Some(Held::OrderingHead), "its outcome is not recorded yet");
+    lane.conclude();
+    assert_eq!(lane.held(NOW), None);
+    lane.inherit();
+    assert_eq!(lane.held(NOW), Some(Held::OrderingHead));
+}
+
+// OBS-4
+#[test]
+fn of_several_reasons_the_first_counts() {
+    let mut lane = DestinationLane::ordered(LaneLimits { messages: 1, bytes: 1_000 }, POLICY);
+    lane.back_off(NOW + Duration::from_secs(30));
+    assert_eq!(lane.held(NOW), Some(Held::Throttled));
+    lane.circuit = Circuit::Open { until: NOW + Duration::from_secs(1), openings: 1 };
+    assert_eq!(lane.held(NOW), Some(Held::CircuitOpen));
+    lane.capable = false;
+    assert_eq!(lane.held(NOW), Some(Held::Capability));
+    lane.inherit();
+    assert_eq!(lane.held(NOW), Some(Held::OrderingHead));
+    lane.set_gate(Gate::Paused);
+    assert_eq!(lane.held(NOW), Some(Held::LanePaused));
 }

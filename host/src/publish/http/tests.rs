@@ -12,6 +12,7 @@ use super::*;
 use crate::model::destination::LaneLimits;
 use crate::model::event::Header;
 use crate::model::ids::MessageId;
+use crate::model::lane::Ordering;
 use crate::model::message::{Outcome, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 
@@ -28,6 +29,7 @@ fn destination(url: &str) -> Destination {
         deadline: DEADLINE,
         retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 5 },
         uncertain: UncertainPolicy::Retry,
+        ordering: Ordering::None,
         limits: LaneLimits { messages: 16, bytes: 1 << 20 },
         weight: 1,
     }

@@ -17,18 +17,15 @@ fn every_answer_has_an_outcome() {
     let retriable = Outcome::Retriable { retry_after: None };
     for (statuses, outcome, destination_failed) in [
         (vec![200, 201, 202, 204, 299], Outcome::Published, false),
-        (vec![408, 429], retriable.clone(), false),
+        (vec![408, 410, 429], retriable.clone(), false),
         (vec![500, 502, 503, 504, 599], retriable, true),
-        (
-            vec![101, 301, 302, 303, 307, 308, 400, 401, 403, 404, 410, 413, 422, 499, 600, 999],
-            Outcome::Permanent,
-            false,
-        ),
+        (vec![101, 301, 302, 303, 307, 308, 400, 401, 403, 404, 413, 422, 499, 600, 999], Outcome::Permanent, false),
     ] {
         for status in statuses {
             let verdict = answered(status, None);
             assert_eq!(verdict.outcome, outcome, "{status}");
             assert_eq!(verdict.destination_failed, destination_failed, "{status}");
+            assert_eq!(verdict.destination_gone, status == 410);
             assert_eq!(verdict.status, Some(status));
             assert_eq!(verdict.error.is_none(), outcome == Outcome::Published, "{status}");
             assert_eq!(verdict.lane_delay, None);

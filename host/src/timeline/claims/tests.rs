@@ -7,15 +7,19 @@ use tempfile::TempDir;
 use super::*;
 use crate::model::destination::{Destination, Destinations, LaneLimits};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
+use crate::model::lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
 use crate::store::ShardId;
 use crate::timeline::database::Memory;
-use crate::timeline::values::LaneName;
+use crate::timeline::index::Owner;
+use crate::timeline::signals::Signals;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const PRESENT: Interval = Interval { earliest: NOW, latest: NOW };
 const CLAIMS_MAX: usize = 4;
+
+mod neighbours;
 
 /// A shard's index and what works on it, with no store and no publisher.
 struct Bench {
@@ -41,42 +45,64 @@ fn row(number: u8, seq: u64, generation: u32, state: MessageState) -> MessageEnt
         eligible_at: NOW,
         expire_at: None,
         bytes: 100,
+        ordering_key: None,
+        place: seq,
     }
 }
 
 fn retry_at(at: Timestamp) -> Settled {
-    Settled::Outcome { after: AfterAttempt::RetryAt(at), lane_until: None, destination_failed: false }
+    Settled::Outcome {
+        after: AfterAttempt::RetryAt(at),
+        lane_until: None,
+        destination_failed: false,
+        destination_gone: false,
+    }
 }
 
-const PUBLISHED: Settled =
-    Settled::Outcome { after: AfterAttempt::Published, lane_until: None, destination_failed: false };
+const PUBLISHED: Settled = Settled::Outcome {
+    after: AfterAttempt::Published,
+    lane_until: None,
+    destination_failed: false,
+    destination_gone: false,
+};
+
+fn destination(name: &str) -> Destination {
+    Destination {
+        name: name.parse().unwrap(),
+        url: http::Uri::from_str("http://sink.example/").unwrap(),
+        secret: None,
+        deadline: Duration::ZERO,
+        retry: RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 },
+        uncertain: UncertainPolicy::Hold,
+        ordering: Ordering::None,
+        limits: LaneLimits { messages: 100, bytes: 1 << 20 },
+        weight: 1,
+    }
+}
 
 impl Bench {
     fn new() -> Self {
+        Self::with([destination("sink")], CLAIMS_MAX)
+    }
+
+    fn with(destinations: impl IntoIterator<Item = Destination>, claims_max: usize) -> Self {
         let directory = TempDir::new().unwrap();
-        let index = Index::create(&directory.path().join("shard"), &Memory::new(1 << 20), ShardId(0), 1).unwrap();
-        let retry = RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 };
-        let sink = Destination {
-            name: "sink".parse().unwrap(),
-            url: http::Uri::from_str("http://sink.example/").unwrap(),
-            secret: None,
-            deadline: Duration::ZERO,
-            retry,
-            uncertain: UncertainPolicy::Hold,
-            limits: LaneLimits { messages: 100, bytes: 1 << 20 },
-            weight: 1,
-        };
-        let destinations = Destinations::from([(sink.name.clone(), sink)]);
-        let (schedule, claims) = (Schedule::new(), Claims::new(CLAIMS_MAX));
+        let index = Index::create(
+            &directory.path().join("shard"),
+            &Memory::new(1 << 20),
+            Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
+        )
+        .unwrap();
+        let destinations =
+            destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
+        let (schedule, claims) = (Schedule::new(), Claims::new(claims_max));
         Self { _directory: directory, destinations, index, schedule, claims }
     }
 
     fn apply(&mut self, rows: &[MessageEntry]) {
         let mut step = self.index.begin();
         for row in rows {
-            let name = LaneName { namespace: row.namespace.clone(), destination: row.destination.clone() };
-            let number = step.lane_number(&name);
-            self.schedule.adopt(number, &name, &self.destinations);
+            let number = self.schedule.lane_of(&mut step, row, &self.destinations);
             self.claims.apply(&mut step, row, number).unwrap();
         }
         self.schedule.refresh(&mut step, NOW);
@@ -85,16 +111,19 @@ impl Bench {
 
     /// Claims what can be claimed; the generations by message.
     fn claim(&mut self) -> Vec<(MessageId, u32)> {
-        self.schedule.discover(&self.index, NOW).unwrap();
+        self.schedule.discover(&self.index, NOW, &Signals::new(ShardId(0))).unwrap();
         let mut step = self.index.begin();
-        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, PRESENT).unwrap();
+        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, PRESENT, || false).unwrap();
         self.schedule.refresh(&mut step, NOW);
         step.commit().unwrap();
         self.claims.take_up(picked).into_iter().map(|message| (message.id, message.generation)).collect()
     }
 
     fn settle(&mut self, number: u8, generation: u32, result: Settled) -> Settlements {
-        let settlement = Settlement { id: MessageId::from_bytes([number; 16]), generation, result };
+        self.settle_one(Settlement { id: MessageId::from_bytes([number; 16]), generation, result })
+    }
+
+    fn settle_one(&mut self, settlement: Settlement) -> Settlements {
         let mut step = self.index.begin();
         let sum = self.claims.settle(&mut step, &mut self.schedule, &[settlement], NOW);
         self.schedule.refresh(&mut step, NOW);
@@ -202,7 +231,7 @@ fn a_claim_whose_outcome_was_not_recorded_ends_as_the_store_says() {
         assert_eq!((bench.claims.unresolved(), bench.claims.with_publisher()), (1, 0));
         let keys = bench.claims.unresolved_ids(10);
         let mut step = bench.index.begin();
-        bench.claims.resolve(&mut step, &keys, &[row(1, 10, 1, state)]);
+        bench.claims.resolve(&mut step, &mut bench.schedule, &keys, &[row(1, 10, 1, state)]);
         bench.schedule.refresh(&mut step, NOW);
         step.commit().unwrap();
         assert_eq!((bench.claims.unresolved(), bench.pending()), (unresolved, pending), "{state:?}");
@@ -217,7 +246,7 @@ fn what_a_dead_owner_had_claimed_is_inherited_unless_the_feed_had_superseded_it(
     assert_eq!(bench.claim().len(), 2);
     bench.apply(&[row(2, 20, 1, MessageState::Cancelled), row(3, 21, 2, MessageState::Scheduled)]);
     bench.claims = Claims::new(CLAIMS_MAX);
-    bench.claims.inherit(&mut bench.index).unwrap();
+    bench.claims.inherit(&mut bench.index, &mut bench.schedule).unwrap();
     let inherited = ClaimKey { id: MessageId::from_bytes([1; 16]), generation: 1 };
     assert_eq!(bench.claims.unresolved_ids(10), [inherited]);
     assert_eq!(bench.index.in_flight().unwrap(), [(1, inherited)]);

@@ -2,12 +2,13 @@
 
 use rocksdb::WriteBatch;
 
-use super::{Index, Lane, LaneName, Lanes, LineStart};
+use super::{EXACT_LANES_MAX, Index, Lane, Lanes, LineStart, OVERFLOW_DOMAINS};
 use crate::model::ids::MessageId;
+use crate::model::lane::{LaneName, OrderingDomain};
 use crate::model::time::Timestamp;
 use crate::timeline::database::{Broken, Database, Scan};
 use crate::timeline::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use crate::timeline::values::{Entry, Place, ShardState};
+use crate::timeline::values::{Entry, Place, ShardState, write_lane};
 
 /// A batch that is being put together. What it holds is not seen by reads before it is committed, but for the lanes'
 /// lengths and beginnings, which are kept in memory. A step that is not committed leaves those wrong: the index must then
@@ -27,10 +28,17 @@ impl<'a> Step<'a> {
         Self { database, state, lanes, expiry_start, touched: Vec::new(), batch: WriteBatch::new() }
     }
 
-    /// The number of a lane, which is a new one if it is met for the first time.
+    /// The number of a lane, which is a new one if it is met for the first time. One key more than there are lanes for
+    /// shares a lane, and goes on to.
     pub(in crate::timeline) fn lane_number(&mut self, name: &LaneName) -> LaneNumber {
         if let Some(number) = self.lanes.numbers.get(name) {
             return *number;
+        }
+        if let OrderingDomain::Key(key) = &name.ordering
+            && self.lanes.lanes.len() >= EXACT_LANES_MAX
+        {
+            let ordering = OrderingDomain::hashed(key, OVERFLOW_DOMAINS);
+            return self.lane_number(&LaneName { ordering, ..name.clone() });
         }
         let number = LaneNumber(u32::try_from(self.lanes.lanes.len()).expect("there are fewer lanes than that"));
         self.lanes.numbers.insert(name.clone(), number);
@@ -51,8 +59,8 @@ impl<'a> Step<'a> {
     /// A walk over a lane's line from its beginning on.
     pub(in crate::timeline) fn line(&self, number: LaneNumber) -> Line<'a> {
         let from = match self.lane(number).start {
-            Some(LineStart { position, behind: false }) => keys::due(number, position),
-            Some(LineStart { position, behind: true }) => keys::behind(keys::due(number, position)),
+            Some(LineStart { position, behind: false, .. }) => keys::due(number, position),
+            Some(LineStart { position, behind: true, .. }) => keys::behind(keys::due(number, position)),
             None => keys::due(number, Position::FIRST),
         };
         Line { scan: self.database.scan(Family::Timeline, &from, keys::due_end(number)), number }
@@ -115,10 +123,10 @@ impl<'a> Step<'a> {
         self.schedule(&Entry { eligible_at, ..*entry });
     }
 
-    /// The line begins at `position`: everything before was found to be gone.
-    pub(in crate::timeline) fn start_at(&mut self, number: LaneNumber, position: Position) {
-        self.lanes.at(number).start = Some(LineStart { position, behind: false });
-        self.touch(number);
+    /// The line begins with this message: everything before was found to be gone.
+    pub(in crate::timeline) fn start_at(&mut self, entry: &Entry) {
+        self.lanes.at(entry.lane).start = Some(LineStart::at(entry));
+        self.touch(entry.lane);
     }
 
     /// The feed is applied up to here.
@@ -180,7 +188,7 @@ impl<'a> Step<'a> {
             lane.touched = false;
             if lane.recorded != Some(lane.pending) {
                 lane.recorded = Some(lane.pending);
-                let value = lane.name.write(lane.pending);
+                let value = write_lane(&lane.name, lane.pending);
                 self.database.put(&mut self.batch, Family::Meta, &keys::lane(number), &value);
             }
         }
@@ -195,7 +203,7 @@ impl<'a> Step<'a> {
             self.database.put(&mut self.batch, Family::Timeline, &keys::expiry(expire_at, entry.id), &[]);
         }
         let lane = self.lanes.at(entry.lane);
-        let start = LineStart { position: entry.position(), behind: false };
+        let start = LineStart::at(entry);
         lane.start = match lane.start {
             Some(before) if lane.pending > 0 => Some(before.min(start)),
             Some(_) | None => Some(start),
@@ -208,12 +216,20 @@ impl<'a> Step<'a> {
         self.delete(Family::Timeline, &keys::due(entry.lane, entry.position()));
         let lane = self.lanes.at(entry.lane);
         lane.pending = lane.pending.checked_sub(1).ok_or(Broken::Torn { family: Family::Timeline })?;
+        if let Some(start) = &mut lane.start
+            && entry.order.is_some()
+            && start.position == entry.position()
+        {
+            // Whoever comes next in an ordered lane may have been eligible for long.
+            start.eligible_at = Position::FIRST.at;
+        }
         self.touch(entry.lane);
         Ok(())
     }
 
     fn start_behind(&mut self, entry: &Entry) {
-        self.lanes.at(entry.lane).start = Some(LineStart { position: entry.position(), behind: true });
+        let eligible_at = if entry.order.is_some() { Position::FIRST.at } else { entry.eligible_at };
+        self.lanes.at(entry.lane).start = Some(LineStart { position: entry.position(), behind: true, eligible_at });
     }
 
     fn put_entry(&mut self, entry: &Entry) {
@@ -240,7 +256,7 @@ pub(in crate::timeline) struct Line<'a> {
 impl Line<'_> {
     /// Who the walk stands at; `None` at the end of the line.
     pub(in crate::timeline) fn head(&self) -> Result<Option<Entry>, Broken> {
-        self.scan.peek(|key, value| Entry::read_due(self.number, keys::read_due(key)?, value))
+        self.scan.peek(|key, value| Entry::read_due(self.number, keys::read_due(key)?.id, value))
     }
 
     /// Goes on to the next.

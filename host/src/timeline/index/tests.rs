@@ -4,6 +4,7 @@ use rocksdb::WriteBatch;
 use tempfile::TempDir;
 
 use super::*;
+use crate::model::lane::OrderingDomain;
 use crate::timeline::values::Place;
 
 const SHARD: ShardId = ShardId(3);
@@ -13,16 +14,24 @@ fn memory() -> Memory {
     Memory::new(1 << 20)
 }
 
+fn owner(epoch: u64) -> Owner {
+    Owner { shard: SHARD, epoch, ordering: 0 }
+}
+
 fn created(directory: &TempDir) -> Index {
-    Index::create(&directory.path().join("shard"), &memory(), SHARD, 1).unwrap()
+    Index::create(&directory.path().join("shard"), &memory(), owner(1)).unwrap()
 }
 
 fn reopened(directory: &TempDir, epoch: u64, feed_end: u64) -> Result<Index, Unusable> {
-    Index::open(&directory.path().join("shard"), &memory(), SHARD, epoch, feed_end)
+    Index::open(&directory.path().join("shard"), &memory(), owner(epoch), feed_end)
 }
 
 fn name(destination: &str) -> LaneName {
-    LaneName { namespace: "acme".parse().unwrap(), destination: destination.parse().unwrap() }
+    LaneName {
+        namespace: "acme".parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        ordering: OrderingDomain::Unordered,
+    }
 }
 
 fn entry(lane: LaneNumber, number: u64) -> Entry {
@@ -36,6 +45,7 @@ fn entry(lane: LaneNumber, number: u64) -> Entry {
         bytes: 100,
         eligible_at: DUE_AT + Duration::from_millis(number),
         expire_at: Some(DUE_AT + Duration::from_secs(number)),
+        order: None,
         place: Place::Line,
     }
 }
@@ -254,7 +264,10 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherOwner), "epoch 2 was somebody else's");
     assert_eq!(reopened(&directory, 2, 6).err(), Some(Unusable::AheadOfStore));
     let path = directory.path().join("shard");
-    assert_eq!(Index::open(&path, &memory(), ShardId(4), 2, 7).err(), Some(Unusable::OtherVersion));
+    let other_shard = Owner { shard: ShardId(4), ..owner(2) };
+    assert_eq!(Index::open(&path, &memory(), other_shard, 7).err(), Some(Unusable::OtherVersion));
+    let other_ordering = Owner { ordering: 1, ..owner(2) };
+    assert_eq!(Index::open(&path, &memory(), other_ordering, 7).err(), Some(Unusable::OtherOrdering));
     assert_eq!(reopened(&directory, 2, 7).unwrap().applied(), 7);
     assert_eq!(reopened(&directory, 2, 7).err(), Some(Unusable::OtherOwner), "epoch 2 has written to it");
 
@@ -266,5 +279,5 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherVersion));
     std::fs::write(path.join("CURRENT"), "nonsense").unwrap();
     assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::Broken));
-    assert_eq!(Index::create(&path, &memory(), SHARD, 3).unwrap().applied(), 0);
+    assert_eq!(Index::create(&path, &memory(), owner(3)).unwrap().applied(), 0);
 }

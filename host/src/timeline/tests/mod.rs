@@ -3,10 +3,12 @@
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
 mod due;
+mod gates;
 mod lanes;
 mod ownership;
 mod receiver;
 mod recovery;
+mod why;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use super::*;
 use crate::env::{self, Clock, ManualClock};
 use crate::model::destination::{Destination, LaneLimits};
 use crate::model::ids::MessageId;
+use crate::model::lane::Ordering;
 use crate::model::message::{MessageEntry, MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
@@ -71,6 +74,7 @@ impl World {
             deadline: Duration::from_secs(120),
             retry: RetryPolicy { initial: SECOND, max: 60 * SECOND, failures_max: 100 },
             uncertain: UncertainPolicy::Retry,
+            ordering: Ordering::None,
             limits: LaneLimits { messages: 16, bytes: 1 << 20 },
             weight: 1,
         };

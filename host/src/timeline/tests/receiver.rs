@@ -1,5 +1,5 @@
 //! A destination on loopback. What it does is the last part of the URL's path: `ok` takes it, `hold` answers when it is
-//! let, `fail` fails while it is told to, `refuse` never takes it, `busy` asks to be left alone.
+//! let, `fail` fails while it is told to, `refuse` never takes it, `gone` is gone while `fail` fails, `busy` asks to be left alone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,6 +93,7 @@ async fn answer(Path(what): Path<String>, State(shared): State<Arc<Shared>>, hea
             held.wait_for(Option::is_none).await.unwrap();
         }
         "fail" if shared.fails.load(Ordering::SeqCst) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        "gone" if shared.fails.load(Ordering::SeqCst) => return StatusCode::GONE.into_response(),
         "busy" => return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "30")]).into_response(),
         "refuse" => return StatusCode::BAD_REQUEST.into_response(),
         _ => {}

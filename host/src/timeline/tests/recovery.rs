@@ -48,7 +48,7 @@ async fn a_torn_value_has_the_index_built_again_and_loses_nothing() {
     running.stop().await;
 
     let database = Database::open(&shard_path(&world), &Memory::new(1 << 20)).unwrap();
-    let key = keys::due(LaneNumber(0), Position { eligible_at: due_at, seq, id: ids[50] });
+    let key = keys::due(LaneNumber(0), Position { at: due_at, order: seq, id: ids[50] });
     let mut value = database.raw(Family::Timeline, &key);
     value[9] ^= 0x40;
     let mut batch = WriteBatch::new();

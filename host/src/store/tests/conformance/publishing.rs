@@ -5,30 +5,36 @@ use crate::model::message::AfterAttempt;
 
 const NOW: Timestamp = START;
 
-async fn acquire(fixture: &Fixture, shard: u16) -> ShardLease {
+pub(super) async fn acquire(fixture: &Fixture, shard: u16) -> ShardLease {
     let lease = fixture.store.acquire_shard(ShardId(shard), fixture.runtime(), LEASE, fixture.now()).await.unwrap();
     lease.expect("nobody has it")
 }
 
 /// A message that a flow emitted to `sink`, with the lease of its shard.
-async fn scheduled(fixture: &Fixture) -> (MessageId, ShardLease) {
+pub(super) async fn scheduled(fixture: &Fixture) -> (MessageId, ShardLease) {
     let message = fixture.message("sink", NOW);
     fixture.emit(vec![message.clone()]).await;
     (message.id, acquire(fixture, shard(fixture)).await)
 }
 
 /// The shard of the destination `sink`.
-fn shard(fixture: &Fixture) -> u16 {
+pub(super) fn shard(fixture: &Fixture) -> u16 {
     crate::store::shards::shard_of(&namespace(), &"sink".parse().unwrap(), fixture.store.shard_count())
 }
 
-async fn admit(fixture: &Fixture, lease: ShardLease, id: MessageId, generation: u32) -> Admission {
+pub(super) async fn admit(fixture: &Fixture, lease: ShardLease, id: MessageId, generation: u32) -> Admission {
     let request = AdmissionRequest { id, generation };
     fixture.store.admit(lease, vec![request], fixture.now()).await.unwrap()[0]
 }
 
 /// Records what an attempt of a message's first generation came to.
-async fn record(fixture: &Fixture, lease: ShardLease, id: MessageId, attempt: u32, after: AfterAttempt) -> bool {
+pub(super) async fn record(
+    fixture: &Fixture,
+    lease: ShardLease,
+    id: MessageId,
+    attempt: u32,
+    after: AfterAttempt,
+) -> bool {
     record_outcome(fixture, lease, outcome(id, 1, attempt, after)).await
 }
 

@@ -1,0 +1,148 @@
+//! Destination Lanes and Delay Shards: how they stand, opening and shutting their gates, sending again what died in them.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use serde::de::DeserializeOwned;
+
+use super::error::ApiError;
+use super::parameters::Parameters;
+use super::{AdminParts, Stage, wire};
+use crate::model::failure;
+use crate::model::ids::MessageId;
+use crate::model::lane::Gate;
+use crate::model::message::MessageState;
+use crate::model::names::{DestinationName, Namespace};
+use crate::store::{GateChange, MessageFilter, PageRequest, Redriven, SetBy};
+use crate::timeline::Timeline;
+
+/// Messages that one answer of a lane's redrive is about.
+const REDRIVEN_MAX: u32 = 500;
+
+pub(super) async fn list(
+    State(parts): State<AdminParts>,
+    mut parameters: Parameters,
+) -> Result<Json<wire::Lanes>, ApiError> {
+    let namespace: Option<Namespace> = parameters.take("namespace")?;
+    let destination: Option<DestinationName> = parameters.take("destination")?;
+    parameters.finish()?;
+    let looked = match timeline(&parts) {
+        Some(timeline) => timeline.look().await,
+        None => Vec::new(),
+    };
+    let here: Vec<u16> = looked.iter().map(|(shard, _)| shard.shard.0).collect();
+    let elsewhere = (0..parts.store.shard_count()).filter(|shard| !here.contains(shard)).collect();
+    let fits = |of: &Namespace, to: &DestinationName| {
+        namespace.as_ref().is_none_or(|namespace| namespace == of)
+            && destination.as_ref().is_none_or(|destination| destination == to)
+    };
+    let lanes = looked.into_iter().flat_map(|(_, lanes)| lanes);
+    let mut lanes: Vec<_> = lanes.filter(|lane| fits(&lane.name.namespace, &lane.name.destination)).collect();
+    lanes.sort_by(|one, other| one.name.cmp(&other.name));
+    let more = lanes.len() > wire::LANES_SHOWN_MAX;
+    lanes.truncate(wire::LANES_SHOWN_MAX);
+    let gates = parts.store.gates().await?.into_iter().filter(|gate| {
+        destination.as_ref().is_none_or(|destination| *destination == gate.destination)
+            && (gate.namespace.is_none() || namespace.is_none() || namespace == gate.namespace)
+    });
+    let gates = gates.map(wire::GateOf::from).collect();
+    Ok(Json(wire::Lanes { lanes: lanes.into_iter().map(wire::Lane::from).collect(), more, gates, elsewhere }))
+}
+
+pub(super) async fn set_gate(
+    State(parts): State<AdminParts>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::SetGate>, ApiError> {
+    let wish: wire::SetGate = read(body)?;
+    let destination: DestinationName = parse("destination", &wish.destination)?;
+    let namespace: Option<Namespace> = wish.namespace.as_deref().map(|text| parse("namespace", text)).transpose()?;
+    let gate = Gate::ALL.into_iter().find(|gate| gate.as_str() == wish.gate);
+    let gate = gate.ok_or_else(|| ApiError::Invalid("`gate` must be one of open, paused, closed".to_owned()))?;
+    // What was shut may be opened even if it is not configured any more.
+    if gate != Gate::Open && timeline(&parts).is_some_and(|timeline| !timeline.can_call(&destination)) {
+        return Err(ApiError::NotFound {
+            what: format!("destination {destination} in the configuration of this host"),
+        });
+    }
+    let reason = wish.reason.clone().map(failure::cut);
+    let now = parts.env.now();
+    let change = GateChange { destination, namespace, gate, reason, by: SetBy::Operator, now };
+    tracing::info!(destination = %change.destination, gate = gate.as_str(), "an operator set a gate");
+    parts.store.set_gate(change).await?;
+    Ok(Json(wish))
+}
+
+/// Sends dead messages of a lane again, a page of them.
+pub(super) async fn redrive(
+    State(parts): State<AdminParts>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::Redriven>, ApiError> {
+    let wish: wire::RedriveLane = read(body)?;
+    let filter = MessageFilter {
+        namespace: Some(parse("namespace", &wish.namespace)?),
+        destination: Some(parse("destination", &wish.destination)?),
+        state: Some(MessageState::Dead),
+        event_id: None,
+    };
+    let after: Option<MessageId> = wish.after.as_deref().map(|text| parse("after", text)).transpose()?;
+    let page = parts.store.list_messages(&filter, PageRequest { after, limit: REDRIVEN_MAX }).await?;
+    let ids: Vec<MessageId> = page.items.iter().map(|message| message.entry.id).collect();
+    let mut answer = wire::Redriven { redriven: 0, expired: 0, next: page.next.map(|id| id.to_string()) };
+    if ids.is_empty() {
+        return Ok(Json(answer));
+    }
+    for redriven in parts.store.redrive(ids, parts.env.now()).await? {
+        match redriven {
+            Redriven::Redriven { .. } => answer.redriven += 1,
+            Redriven::Expired(_) => answer.expired += 1,
+            // Somebody else was faster.
+            Redriven::NotDead(_) | Redriven::NotFound => {}
+        }
+    }
+    tracing::info!(messages = answer.redriven, "an operator had a lane's dead messages sent again");
+    Ok(Json(answer))
+}
+
+pub(super) async fn shards(
+    State(parts): State<AdminParts>,
+    parameters: Parameters,
+) -> Result<Json<Vec<wire::Shard>>, ApiError> {
+    parameters.finish()?;
+    let looked = match timeline(&parts) {
+        Some(timeline) => timeline.look().await,
+        None => Vec::new(),
+    };
+    let mut here: BTreeMap<_, _> = looked.into_iter().map(|(view, _)| (view.shard, view)).collect();
+    let shards = parts.store.shards().await?.into_iter().map(|row| {
+        let here = here.remove(&row.shard).map(wire::ShardHere::from);
+        wire::Shard { here, ..wire::Shard::from(row) }
+    });
+    Ok(Json(shards.collect()))
+}
+
+/// The timeline, once it runs.
+pub(super) fn timeline(parts: &AdminParts) -> Option<Timeline> {
+    match &*parts.stage.borrow() {
+        Stage::Serving { timeline, .. } => Some(timeline.clone()),
+        Stage::Starting | Stage::Stopping => None,
+    }
+}
+
+/// A JSON body.
+pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
+    // What goes wrong with so small a body, other than its size, is that its sender goes away.
+    let body = body.map_err(|_| ApiError::TooLarge)?;
+    serde_json::from_slice(&body)
+        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))
+}
+
+fn parse<T>(name: &str, text: &str) -> Result<T, ApiError>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| ApiError::Invalid(format!("`{name}`: {error}")))
+}

@@ -1,0 +1,233 @@
+//! Lanes, gates, shards, and why a message waits.
+
+use serde::{Deserialize, Serialize};
+
+use super::rfc3339;
+use crate::model::lane::OrderingDomain;
+use crate::store::{GateRow, ShardRow};
+use crate::timeline::{LaneView, ShardView};
+
+/// `GET /api/v1/lanes`: what this runtime knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lanes {
+    /// The lanes of the shards that it owns, by name; those that fit the filter, at most [`LANES_SHOWN_MAX`].
+    pub lanes: Vec<Lane>,
+    /// Whether there are more than are shown.
+    pub more: bool,
+    /// Every gate that is not open and fits the filter, whoever owns its shard.
+    pub gates: Vec<GateOf>,
+    /// Shards that it does not own: their owner tells of their lanes.
+    pub elsewhere: Vec<u16>,
+}
+
+/// The most lanes of an answer.
+pub const LANES_SHOWN_MAX: usize = 1_000;
+
+/// A Destination Lane.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lane {
+    /// `namespace/destination`, with `#domain` or `:key` if it is ordered.
+    pub lane: String,
+    /// The tenant.
+    pub namespace: String,
+    /// Where its messages go.
+    pub destination: String,
+    /// Whether it sends heads only.
+    pub ordered: bool,
+    /// Its shard.
+    pub shard: u16,
+    /// `open`, `paused` or `closed`.
+    pub gate: String,
+    /// `closed`, `open`, `half_open` or `ramping`.
+    pub circuit: String,
+    /// Until when the circuit is open.
+    pub circuit_until: Option<String>,
+    /// Until when its destination asked to be left alone.
+    pub throttled_until: Option<String>,
+    /// Messages that wait, due or not.
+    pub pending: u64,
+    /// Messages between claim and outcome.
+    pub in_flight_messages: u32,
+    /// Their bytes.
+    pub in_flight_bytes: u64,
+    /// None that waits is eligible before this.
+    pub eligible_from: Option<String>,
+    /// The first reason why nothing of it is sent, were it due.
+    pub held: Option<String>,
+}
+
+/// A gate that is not open.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GateOf {
+    /// The destination.
+    pub destination: String,
+    /// The tenant; null for the whole destination.
+    pub namespace: Option<String>,
+    /// `paused` or `closed`.
+    pub gate: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// Since when.
+    pub changed_at: String,
+}
+
+/// The body of `POST /api/v1/lanes/gate`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetGate {
+    /// The destination.
+    pub destination: String,
+    /// The tenant; without one, the whole destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `open`, `paused` or `closed`.
+    pub gate: String,
+    /// Why, for whoever looks later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The body of `POST /api/v1/lanes/redrive`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedriveLane {
+    /// The tenant.
+    pub namespace: String,
+    /// The destination.
+    pub destination: String,
+    /// Only dead messages behind this one, newest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// What a redrive of a lane came to. One answer is about a page of messages: `next` is the next page's `after`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Redriven {
+    /// Messages that are sent again.
+    pub redriven: u64,
+    /// Messages that are dead and of no more use.
+    pub expired: u64,
+    /// Where the next page begins; null on the last.
+    pub next: Option<String>,
+}
+
+/// The body of `POST /api/v1/messages/{id}/resolve`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resolve {
+    /// `retry`, `published` or `dead`.
+    #[serde(rename = "as")]
+    pub resolution: String,
+}
+
+/// `GET /api/v1/messages/{id}/why`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Why {
+    /// The message.
+    pub message: String,
+    /// Its lane, but for its ordering domain.
+    pub lane: String,
+    /// Its shard.
+    pub shard: u16,
+    /// Its state.
+    pub state: String,
+    /// The first reason that holds, of the closed set; null if it is not due yet, is being sent, or has ended.
+    pub reason: Option<String>,
+    /// That in words.
+    pub explanation: String,
+    /// What to do, if anything is to be done.
+    pub advice: Option<String>,
+}
+
+/// A Delay Shard.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its number.
+    pub shard: u16,
+    /// The runtime that owns it.
+    pub owner: Option<String>,
+    /// Rises with every change of owner.
+    pub epoch: u64,
+    /// When its owner's lease ends unless it is renewed.
+    pub lease_until: String,
+    /// The last change of its messages.
+    pub last_seq: u64,
+    /// What its owner knows; null if that is another runtime than the one that was asked.
+    pub here: Option<ShardHere>,
+}
+
+/// What a shard's owner knows of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ShardHere {
+    /// The last change of its messages that is applied.
+    pub applied: u64,
+    /// Changes that are not.
+    pub lag: u64,
+    /// Messages that wait, due or not.
+    pub pending: u64,
+    /// Messages between claim and outcome.
+    pub in_flight: u64,
+    /// Lanes.
+    pub lanes: u64,
+    /// Why nothing of it is published, if nothing is.
+    pub held: Option<String>,
+}
+
+impl From<LaneView> for Lane {
+    fn from(lane: LaneView) -> Self {
+        Self {
+            lane: lane.name.to_string(),
+            namespace: lane.name.namespace.to_string(),
+            destination: lane.name.destination.to_string(),
+            ordered: lane.name.ordering != OrderingDomain::Unordered,
+            shard: lane.shard.0,
+            gate: lane.gate.as_str().to_owned(),
+            circuit: lane.circuit.to_owned(),
+            circuit_until: lane.circuit_until.map(rfc3339),
+            throttled_until: lane.throttled_until.map(rfc3339),
+            pending: lane.pending,
+            in_flight_messages: lane.in_flight_messages,
+            in_flight_bytes: lane.in_flight_bytes,
+            eligible_from: lane.eligible_from.map(rfc3339),
+            held: lane.held.map(|held| held.as_str().to_owned()),
+        }
+    }
+}
+
+impl From<GateRow> for GateOf {
+    fn from(gate: GateRow) -> Self {
+        Self {
+            destination: gate.destination.to_string(),
+            namespace: gate.namespace.map(|namespace| namespace.to_string()),
+            gate: gate.gate.as_str().to_owned(),
+            reason: gate.reason,
+            changed_at: rfc3339(gate.changed_at),
+        }
+    }
+}
+
+impl From<ShardRow> for Shard {
+    fn from(row: ShardRow) -> Self {
+        Self {
+            shard: row.shard.0,
+            owner: row.owner.map(|owner| owner.to_string()),
+            epoch: row.epoch,
+            lease_until: rfc3339(row.lease_until),
+            last_seq: row.last_seq,
+            here: None,
+        }
+    }
+}
+
+impl From<ShardView> for ShardHere {
+    fn from(view: ShardView) -> Self {
+        Self {
+            applied: view.applied,
+            lag: view.lag,
+            pending: view.pending,
+            in_flight: view.in_flight,
+            lanes: view.lanes,
+            held: view.held.map(|held| held.as_str().to_owned()),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `forebay bench drr`: what one decision of the fair sharing costs, at so many lanes.
+//!
+//! Every lane is backlogged with messages of one size; a decision is one look at whose turn it is and one charge. No host is
+//! started and nothing is stored.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::env::Env;
+use crate::lanes::{Beginning, Charge, DrrOptions, TurnLimits, TwoLevelDrr};
+
+/// Lanes are measured at these numbers.
+const LANES: [u32; 3] = [10, 1_000, 100_000];
+/// Tenants that the lanes are spread over.
+const NAMESPACES: u32 = 10;
+/// Decisions that are made before the clock is read again.
+const BATCH: u64 = 10_000;
+
+/// `forebay bench drr`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Arguments {
+    /// The size of the messages, in bytes
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..=4_194_304))]
+    bytes: u64,
+    /// How long is measured at each number of lanes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+struct Measured {
+    lanes: u32,
+    decisions: u64,
+    nanoseconds_each: f64,
+}
+
+pub(super) fn run(arguments: &Arguments, env: &Env) -> anyhow::Result<()> {
+    let measured = LANES.map(|lanes| measure(lanes, arguments, env));
+    if arguments.json {
+        println!("{}", serde_json::to_string(&measured)?);
+        return Ok(());
+    }
+    println!("messages of {} bytes, {NAMESPACES} namespaces, every lane backlogged", arguments.bytes);
+    for Measured { lanes, decisions, nanoseconds_each } in measured {
+        println!("{lanes:>7} lanes  {nanoseconds_each:>8.1} ns a decision  ({decisions} decisions)");
+    }
+    Ok(())
+}
+
+fn measure(lanes: u32, arguments: &Arguments, env: &Env) -> Measured {
+    let options = DrrOptions { quantum: 64 << 10, cost_max: 4 << 20 };
+    let limits = TurnLimits { items_max: 256, cost_max: 16 << 20, visits_max: 1_024 };
+    let mut drr = TwoLevelDrr::new(options, Beginning::FirstPass);
+    for lane in 0..lanes {
+        drr.set_group_weight(lane % NAMESPACES, 1);
+        drr.set_weight(&(lane % NAMESPACES), lane, 1 + lane % 8);
+        drr.activate(lane);
+    }
+    let mut turn = limits.begin();
+    let mut decisions = 0;
+    let began = env.clock.monotonic();
+    let mut took = Duration::ZERO;
+    while took < Duration::from_secs(arguments.seconds) {
+        for _ in 0..BATCH {
+            let served = drr.next(&mut turn).map(|_| drr.charge(&mut turn, arguments.bytes));
+            if !matches!(served, Some(Charge::Served | Charge::VisitOver)) {
+                turn = limits.begin();
+            }
+        }
+        decisions += BATCH;
+        took = env.clock.monotonic() - began;
+    }
+    Measured { lanes, decisions, nanoseconds_each: took.as_secs_f64() * 1e9 / decisions as f64 }
+}

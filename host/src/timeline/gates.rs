@@ -1,0 +1,60 @@
+//! Gates as the store says: read at the start, whenever one is set here, and every so often, for one may be set elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::env;
+use crate::model::lane::{Gate, LaneName};
+use crate::model::names::{DestinationName, Namespace};
+use crate::store::{GateRow, Store};
+
+/// How long a gate that was set elsewhere may go unseen.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// The gates that are not open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Gates(BTreeMap<(DestinationName, Option<Namespace>), Gate>);
+
+impl Gates {
+    /// A lane's gate: the stricter one of its own and its destination's.
+    pub(super) fn of(&self, lane: &LaneName) -> Gate {
+        let of = |namespace| self.0.get(&(lane.destination.clone(), namespace)).copied().unwrap_or(Gate::Open);
+        if self.0.is_empty() { Gate::Open } else { of(None).max(of(Some(lane.namespace.clone()))) }
+    }
+}
+
+impl FromIterator<GateRow> for Gates {
+    fn from_iter<T: IntoIterator<Item = GateRow>>(rows: T) -> Self {
+        Self(rows.into_iter().map(|row| ((row.destination, row.namespace), row.gate)).collect())
+    }
+}
+
+/// Reads gates until `stop` is cancelled. Before the first reading there are none to go by: `None`.
+pub(super) async fn watch_gates(store: Store, gates: watch::Sender<Option<Arc<Gates>>>, stop: CancellationToken) {
+    let mut changes = store.subscribe_gates();
+    while !stop.is_cancelled() {
+        changes.mark_unchanged();
+        match store.gates().await {
+            Ok(rows) => {
+                let read: Gates = rows.into_iter().collect();
+                gates.send_if_modified(|gates| {
+                    let changed = gates.as_deref() != Some(&read);
+                    if changed {
+                        *gates = Some(Arc::new(read));
+                    }
+                    changed
+                });
+            }
+            Err(error) => tracing::warn!(%error, "the gates of lanes cannot be read now"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Ok(()) = changes.changed() => {}
+            () = env::sleep(READ_EVERY) => {}
+        }
+    }
+}
