@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 
 use super::error::ApiError;
-use super::parameters::{Parameters, PathId};
+use super::parameters::{Parameters, PathId, read};
 use super::{AdminParts, wire};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
@@ -59,9 +59,7 @@ pub(super) async fn reschedule(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<wire::MessageDetail>, ApiError> {
     let now = parts.env.now();
-    // What goes wrong with so small a body, other than its size, is that its sender goes away.
-    let body = body.map_err(|_| ApiError::TooLarge)?;
-    let due_at = parse_due(&body, now)?;
+    let due_at = parse_due(&read(body)?, now)?;
     match parts.store.reschedule(id, due_at).await? {
         Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
         Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
@@ -71,10 +69,8 @@ pub(super) async fn reschedule(
 }
 
 /// When a reschedule wants its message to be due: `{"due_at":"…"}` or `{"delay_ms":…}`.
-fn parse_due(body: &[u8], now: Timestamp) -> Result<Timestamp, ApiError> {
-    let wish: wire::Reschedule = serde_json::from_slice(body)
-        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))?;
-    let due_at = match (wish.due_at, wish.delay_ms) {
+fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Timestamp, ApiError> {
+    let due_at = match (&wish.due_at, wish.delay_ms) {
         (Some(due_at), None) => {
             let parsed: jiff::Timestamp = due_at.parse().map_err(|_| {
                 ApiError::Invalid("`due_at` must be an RFC 3339 time, like 2030-01-31T08:00:00Z".to_owned())

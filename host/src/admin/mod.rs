@@ -9,6 +9,8 @@
 //!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/replay
 //!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
 //!                                           POST /api/v1/messages/{id}/reschedule
+//!  GET  /api/v1/packs                       POST /api/v1/packs
+//!                                           POST /api/v1/packs/{pack}/activate, rollback, deactivate, drain
 //! ```
 //!
 //! Invariants:
@@ -24,6 +26,7 @@ mod events;
 mod health;
 mod listener;
 mod messages;
+mod packs;
 mod parameters;
 #[cfg(test)]
 mod tests;
@@ -110,6 +113,11 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/messages/{id}", get(messages::show))
         .route("/api/v1/messages/{id}/cancel", post(messages::cancel))
         .route("/api/v1/messages/{id}/reschedule", post(messages::reschedule))
+        .route("/api/v1/packs", get(packs::list).post(packs::install))
+        .route("/api/v1/packs/{pack}/activate", post(packs::activate))
+        .route("/api/v1/packs/{pack}/rollback", post(packs::rollback))
+        .route("/api/v1/packs/{pack}/deactivate", post(packs::deactivate))
+        .route("/api/v1/packs/{pack}/drain", post(packs::drain))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))

@@ -2,6 +2,8 @@
 //!
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 
+mod packs;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,8 @@ use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::{self, Page};
+
+pub use packs::{Activate, Activation, Drain, DrainOutcome, Generation, Installed, Packs, Rollback};
 
 /// The most of a body that is shown, in bytes.
 pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;

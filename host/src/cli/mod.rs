@@ -51,7 +51,7 @@ struct Cli {
 enum Verb {
     /// Run a host
     Serve(serve::Arguments),
-    /// Build a connector, or see what one can do
+    /// Build connectors, try them, and change which generation of one serves
     #[command(subcommand)]
     Pack(pack::Verb),
     /// Look at what was delivered, or run it again
@@ -103,7 +103,7 @@ pub fn main() -> ExitCode {
 async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Serve(arguments) => serve::run(arguments).await,
-        Verb::Pack(verb) => pack::run(verb),
+        Verb::Pack(verb) => pack::run(verb).await,
         Verb::Event(verb) => event::run(verb).await,
         Verb::WorkItem(verb) => work_item::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,

@@ -31,8 +31,9 @@ use bytes::Bytes;
 
 pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack};
 pub use self::check::Surface;
-pub use self::generation::{GuestHost, LoadedGeneration};
+pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
+pub use self::package::PACK_BYTES_MAX;
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};

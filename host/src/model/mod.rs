@@ -9,6 +9,7 @@
 pub mod destination;
 pub mod event;
 pub mod failure;
+pub mod generation;
 pub mod ids;
 pub mod message;
 pub mod names;

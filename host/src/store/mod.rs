@@ -12,10 +12,12 @@
 //! - `now` is a parameter.
 
 mod claim;
+mod draining;
 mod enqueue;
 mod error;
 mod finish;
 mod inspect;
+mod installing;
 mod messages;
 mod packs;
 mod replay;
@@ -59,6 +61,7 @@ mod tests;
 
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
+pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
@@ -69,7 +72,9 @@ pub use inspect::{
 };
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Rescheduled};
-pub use packs::{Generation, Installed};
+pub use packs::{
+    Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
+};
 pub use replay::Replayed;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;

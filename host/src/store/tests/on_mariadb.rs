@@ -14,6 +14,8 @@ mod costs;
 mod covering;
 #[path = "conformance/finishing.rs"]
 mod finishing;
+#[path = "conformance/generations.rs"]
+mod generations;
 #[path = "conformance/listing.rs"]
 mod listing;
 #[path = "conformance/materializing.rs"]
