@@ -10,7 +10,8 @@
 //!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
 //!                                           POST /api/v1/messages/{id}/reschedule
 //!  GET  /api/v1/packs                       POST /api/v1/packs
-//!                                           POST /api/v1/packs/{pack}/activate, rollback, deactivate, drain
+//!                                           POST /api/v1/packs/{pack}/activate, rollback, deactivate, drain, preview
+//!                                           POST /api/v1/packs/preview
 //! ```
 //!
 //! Invariants:
@@ -118,6 +119,8 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/packs/{pack}/rollback", post(packs::rollback))
         .route("/api/v1/packs/{pack}/deactivate", post(packs::deactivate))
         .route("/api/v1/packs/{pack}/drain", post(packs::drain))
+        .route("/api/v1/packs/{pack}/preview", post(packs::preview_generation))
+        .route("/api/v1/packs/preview", post(packs::preview_file))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))

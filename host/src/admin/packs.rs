@@ -13,7 +13,7 @@ use crate::guest::PACK_BYTES_MAX;
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::store::DrainTarget;
-use crate::supervise::Supervisor;
+use crate::supervise::{Against, PREVIEW_EVENTS_MAX, Supervisor};
 
 pub(super) async fn list(
     State(parts): State<AdminParts>,
@@ -89,6 +89,42 @@ pub(super) async fn drain(
     };
     let drained = supervisor(&parts)?.drain_generation(&pack, GenerationNumber(wish.generation), target).await?;
     Ok(Json(drained.into()))
+}
+
+pub(super) async fn preview_generation(
+    State(parts): State<AdminParts>,
+    PathId(pack): PathId<PackName>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::Preview>, ApiError> {
+    let wish: wire::PreviewWish = read(body)?;
+    let (number, against) = (GenerationNumber(wish.generation), parse_against(&wish.against)?);
+    let supervisor = supervisor(&parts)?;
+    let leave = supervisor.begin_upload()?;
+    Ok(Json(supervisor.preview_generation(&pack, number, against, wish.last, &leave).await?.into()))
+}
+
+/// Previews the pack file that the body is.
+pub(super) async fn preview_file(
+    State(parts): State<AdminParts>,
+    mut parameters: Parameters,
+    body: Body,
+) -> Result<Json<wire::Preview>, ApiError> {
+    let last = parameters.take("last")?.unwrap_or(PREVIEW_EVENTS_MAX);
+    let against: Option<String> = parameters.take("against")?;
+    parameters.finish()?;
+    let against = parse_against(against.as_deref().unwrap_or("active"))?;
+    let supervisor = supervisor(&parts)?;
+    let leave = supervisor.begin_upload()?;
+    Ok(Json(supervisor.preview_file(pack_bytes(body).await?, against, last, &leave).await?.into()))
+}
+
+fn parse_against(text: &str) -> Result<Against, ApiError> {
+    match (text, text.parse()) {
+        ("active", _) => Ok(Against::Active),
+        ("recorded", _) => Ok(Against::Recorded),
+        (_, Ok(number @ 1..)) => Ok(Against::Generation(GenerationNumber(number))),
+        _ => Err(ApiError::Invalid("`against` is `active`, `recorded` or a generation's number".to_owned())),
+    }
 }
 
 /// What changes generations, once the host serves.

@@ -3,6 +3,7 @@
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 
 mod packs;
+mod preview;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +16,7 @@ use crate::model::work_item::WorkState;
 use crate::store::{self, Page};
 
 pub use packs::{Activate, Activation, Drain, DrainOutcome, Generation, Installed, Packs, Rollback};
+pub use preview::{Cost, Difference, Message, Outcome, Preview, PreviewWish};
 
 /// The most of a body that is shown, in bytes.
 pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;

@@ -37,7 +37,8 @@ Exit codes:
   2  wrong usage or configuration
   3  there is no such thing
   4  too late, or in conflict with its state
-  5  the host cannot be reached";
+  5  the host cannot be reached
+  6  what was compared differs";
 
 /// Takes webhooks in durably, runs connectors over them, delivers what they emit
 #[derive(Debug, Parser)]

@@ -14,6 +14,7 @@ use super::cache::ArtifactCache;
 use super::call::{Call, within};
 use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
+use super::rehearsal::Meter;
 use super::ticker::Ticker;
 use super::{FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
@@ -162,10 +163,22 @@ impl LoadedGeneration {
         attempt: u32,
         deadline: tokio::time::Instant,
     ) -> Result<Prepared, Failure> {
+        self.prepare_metered(event, attempt, deadline, &mut Meter::default()).await
+    }
+
+    pub(super) async fn prepare_metered(
+        &self,
+        event: &Event,
+        attempt: u32,
+        deadline: tokio::time::Instant,
+        meter: &mut Meter,
+    ) -> Result<Prepared, Failure> {
         let mut call = Call::start(self, event, Entry::Prepare, deadline).await?;
+        call.obey(meter);
         let argument = event_for_guest(event, attempt);
         let flow = call.connector.forebay_connector_flow();
         let result = within(deadline, flow.call_prepare(&mut call.store, &argument)).await;
+        call.measure(self, meter);
         prepared(call.finish(self, result)?, &self.manifest)
     }
 
@@ -177,10 +190,23 @@ impl LoadedGeneration {
         state: Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<FlowOutput, Failure> {
+        self.run_metered(event, attempt, state, deadline, &mut Meter::default()).await
+    }
+
+    pub(super) async fn run_metered(
+        &self,
+        event: &Event,
+        attempt: u32,
+        state: Bytes,
+        deadline: tokio::time::Instant,
+        meter: &mut Meter,
+    ) -> Result<FlowOutput, Failure> {
         let mut call = Call::start(self, event, Entry::Run, deadline).await?;
+        call.obey(meter);
         let (argument, state) = (event_for_guest(event, attempt), state.to_vec());
         let flow = call.connector.forebay_connector_flow();
         let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &[])).await;
+        call.measure(self, meter);
         output(call.finish(self, result)?, &self.manifest, event)
     }
 }

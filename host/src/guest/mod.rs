@@ -20,8 +20,9 @@ mod limits;
 mod manifest;
 mod output;
 mod package;
+mod rehearsal;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod ticker;
 
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ pub use self::check::Surface;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;
+pub use self::rehearsal::{Outcome, Rehearsal, ignored_digest, output_digest};
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};

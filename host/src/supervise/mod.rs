@@ -9,6 +9,7 @@
 
 mod generations;
 mod pool;
+mod preview;
 mod readiness;
 mod rollout;
 mod start;
@@ -16,6 +17,7 @@ mod start;
 mod tests;
 
 pub use pool::Pool;
+pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
 pub use rollout::{Arrival, RolloutError, Switch, UploadPermit};
 
@@ -24,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use metrics::{describe_gauge, gauge};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -50,6 +53,12 @@ const LOADS_MAX: usize = 4;
 
 /// Pack files that are read, checked and compiled at once.
 const UPLOADS_MAX: usize = 1;
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    describe_gauge!("forebay_guest_generations", "Generations whose compiled code is in memory");
+    describe_gauge!("forebay_guest_instances", "Guest instances that are being called");
+}
 
 /// What is supervised, and how.
 #[derive(Debug, Clone)]
@@ -198,6 +207,14 @@ impl Supervisor {
         if let Err(error) = self.reconcile().await {
             tracing::debug!(%error, "what is to be served could not be read");
         }
+        self.measure();
+    }
+
+    /// Says what guests hold of this process: what is retired must not stay.
+    fn measure(&self) {
+        let holdings = self.shared.parts.guests.holdings();
+        gauge!("forebay_guest_generations").set(holdings.generations as f64);
+        gauge!("forebay_guest_instances").set(holdings.instances as f64);
     }
 
     async fn look_after_pools(&self) {

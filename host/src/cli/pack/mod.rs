@@ -1,6 +1,8 @@
 //! `forebay pack`: from an author's folder to a pack file, and from a pack file to the generation that serves.
 
 mod build;
+mod diff;
+mod preview;
 mod rollout;
 
 use std::fmt;
@@ -37,6 +39,9 @@ pub(super) enum Verb {
     /// Move what waits for a generation to another one, or have it end as dead
     #[command(after_help = rollout::DRAIN_HELP)]
     Drain(rollout::DrainArguments),
+    /// Run a pack over past events without effects, and show what it does differently
+    #[command(after_help = preview::HELP)]
+    Preview(preview::Arguments),
 }
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
@@ -49,6 +54,7 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Rollback(arguments) => rollout::rollback(arguments).await,
         Verb::Deactivate(arguments) => rollout::deactivate(arguments).await,
         Verb::Drain(arguments) => rollout::drain(arguments).await,
+        Verb::Preview(arguments) => preview::preview(arguments).await,
     }
 }
 
