@@ -35,7 +35,7 @@ pub use self::check::Surface;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;
-pub use self::rehearsal::{Outcome, Rehearsal, ignored_digest, output_digest};
+pub use self::rehearsal::{Outcome, Rehearsal};
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};

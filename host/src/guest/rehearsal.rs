@@ -1,9 +1,8 @@
 //! Running a generation over an event to see what it would do: without effects, without log lines, measured.
 
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::{Due, EmittedMessage, FlowOutput, LoadedGeneration, Prepared};
+use super::{FlowOutput, LoadedGeneration, Prepared};
 use crate::model::event::Event;
 use crate::model::failure::Failure;
 
@@ -53,59 +52,4 @@ impl LoadedGeneration {
         };
         Rehearsal { outcome, fuel: meter.fuel }
     }
-}
-
-/// SHA-256 of why an event was ignored.
-pub fn ignored_digest(reason: &str) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    text(&mut digest, "ignored");
-    text(&mut digest, reason);
-    digest.finalize().into()
-}
-
-/// SHA-256 of what `run` returned: every field, each behind its length, so that no two outputs share one.
-pub fn output_digest(note: Option<&str>, messages: &[EmittedMessage]) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    text(&mut digest, "ran");
-    optional(&mut digest, note);
-    for message in messages {
-        text(&mut digest, message.destination.as_str());
-        bytes(&mut digest, &message.body);
-        text(&mut digest, &message.content_type);
-        number(&mut digest, message.headers.len() as u64);
-        for header in &message.headers {
-            text(&mut digest, &header.name);
-            bytes(&mut digest, &header.value);
-        }
-        optional(&mut digest, message.ordering_key.as_deref());
-        optional(&mut digest, message.idempotency_key.as_deref());
-        let (kind, value) = match message.due {
-            Due::Now => (0, 0),
-            Due::After(delay) => (1, u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
-            Due::At(at) => (2, at.as_millis().cast_unsigned()),
-        };
-        number(&mut digest, kind);
-        number(&mut digest, value);
-        number(&mut digest, u64::from(message.expire_at.is_some()));
-        number(&mut digest, message.expire_at.map_or(0, |at| at.as_millis().cast_unsigned()));
-    }
-    digest.finalize().into()
-}
-
-fn number(digest: &mut Sha256, number: u64) {
-    digest.update(number.to_be_bytes());
-}
-
-fn bytes(digest: &mut Sha256, bytes: &[u8]) {
-    number(digest, bytes.len() as u64);
-    digest.update(bytes);
-}
-
-fn text(digest: &mut Sha256, text: &str) {
-    bytes(digest, text.as_bytes());
-}
-
-fn optional(digest: &mut Sha256, value: Option<&str>) {
-    number(digest, u64::from(value.is_some()));
-    text(digest, value.unwrap_or_default());
 }

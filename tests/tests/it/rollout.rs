@@ -12,9 +12,9 @@ use forebay::env;
 use forebay::guest::PackFile;
 use forebay_tests::world::{World, event_ids, signed};
 use forebay_tests::{paths, wait};
-use http::{Request, StatusCode, header};
-use http_body_util::Full;
+use http::StatusCode;
 use serde_json::Value;
+use tokio::process::Command;
 
 /// How often the generation changes.
 const ACTIVATIONS: u32 = 50;
@@ -29,12 +29,27 @@ fn version(number: u32) -> anyhow::Result<Bytes> {
     Ok(PackFile::encode(&text, &pack.component)?.into())
 }
 
-async fn roll_out(world: &World, file: Bytes) -> anyhow::Result<Value> {
-    let address = world.admin().address;
-    let request = Request::post("/api/v1/packs?activate=true").header(header::HOST, address.to_string());
-    let answer = Connection::open(address).await?.send(request.body(Full::from(file))?).await?;
-    ensure!(answer.status == StatusCode::OK, "{}: {:?}", answer.status, answer.body);
-    answer.json()
+/// The example pack without the route that its events come in by.
+fn renamed() -> anyhow::Result<Vec<u8>> {
+    let pack = PackFile::parse(&std::fs::read(paths::pack("github"))?)?;
+    Ok(PackFile::encode(&pack.manifest_text.replace("path = \"github\"", "path = \"renamed\""), &pack.component)?)
+}
+
+/// Runs a command of `forebay pack` against the world's host.
+async fn pack(world: &World, arguments: &[&str]) -> (Option<i32>, Value) {
+    let mut command = Command::new(paths::binary());
+    command.arg("pack").args(arguments).arg("--json");
+    command.env("FOREBAY_ADMIN_URL", format!("http://{}", world.site.host.admin));
+    let output = command.output().await.expect("the binary can be started");
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+}
+
+async fn roll_out(world: &World, number: u32) -> anyhow::Result<Value> {
+    let file = world.site.path().join("next.fpk");
+    std::fs::write(&file, version(number)?)?;
+    let (code, answer) = pack(world, &["install", &file.display().to_string(), "--activate"]).await;
+    ensure!(code == Some(0), "{code:?}");
+    Ok(answer)
 }
 
 /// Delivers without a pause until it is stopped. Every answer must be a `202`.
@@ -59,7 +74,7 @@ async fn fifty_activations_under_load_lose_nothing_and_leave_nothing_behind() ->
         .map(|client| env::spawn("client", deliver(Arc::clone(&world), client, Arc::clone(&stop))))
         .collect();
     for number in 1..=ACTIVATIONS {
-        let answer = roll_out(&world, version(number)?).await?;
+        let answer = roll_out(&world, number).await?;
         assert_eq!(answer["activation"]["active"], number + 1, "{answer}");
         assert_eq!(answer["activation"]["previous"], number, "{answer}");
     }
@@ -88,5 +103,18 @@ async fn fifty_activations_under_load_lose_nothing_and_leave_nothing_behind() ->
         Ok((value("forebay_guest_generations")?, value("forebay_guest_instances")?))
     };
     wait::until("one generation is in memory", held, |held| *held == (1.0, 0.0)).await?;
+
+    let (code, rolled_back) = pack(&world, &["rollback", "github"]).await;
+    assert_eq!((code, &rolled_back["active"]), (Some(0), &Value::from(ACTIVATIONS)));
+    let active = format!("github@{ACTIVATIONS}");
+    let (code, preview) = pack(&world, &["preview", &active, "--last", "20", "--fail-on-change"]).await;
+    assert_eq!((code, &preview["events"], &preview["changed"]), (Some(0), &Value::from(20), &Value::from(0)));
+    let otherwise = world.site.path().join("otherwise.fpk");
+    std::fs::write(&otherwise, renamed()?)?;
+    let otherwise = otherwise.display().to_string();
+    let (code, preview) = pack(&world, &["preview", &otherwise, "--last", "20", "--fail-on-change"]).await;
+    assert_eq!((code, &preview["changed"]), (Some(6), &Value::from(20)));
+    assert_eq!(pack(&world, &["activate", "github@999"]).await.0, Some(3));
+    assert_eq!(pack(&world, &["drain", &active, "--dead-letter"]).await.0, Some(4), "it is active");
     Ok(())
 }
