@@ -54,6 +54,8 @@ use crate::timeline::Timeline;
 pub use health::describe;
 pub use wire::BODY_SHOWN_BYTES_MAX;
 
+pub use crate::supervise::PREVIEW_EVENTS_MAX;
+
 /// The largest request body.
 const REQUEST_BYTES_MAX: usize = 16 * 1_024;
 

@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::diff::diff;
 use super::{GenerationName, read_file};
+use crate::admin::PREVIEW_EVENTS_MAX;
 use crate::admin::wire;
 use crate::cli::client::{Client, HostArguments};
 use crate::cli::exit::Failure;
 use crate::cli::output::{print, printable_lines};
-use crate::supervise::PREVIEW_EVENTS_MAX;
 
 pub(super) const HELP: &str = "\
 Both sides run now, in the host, over the same stored events; nothing is stored, sent or logged.
