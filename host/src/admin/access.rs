@@ -18,6 +18,10 @@ use crate::secrets::Secret;
 const REQUESTS_MAX: usize = 32;
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one may take that reads, compiles or runs packs, or moves their work.
+const PACK_REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
+/// What begins the paths of those.
+const PACK_PATHS: &str = "/api/v1/packs";
 /// What anybody may ask who reaches the listener: probes carry no token.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -49,7 +53,8 @@ pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     let Ok(_permit) = gate.permits.try_acquire() else {
         return ApiError::Busy.into_response();
     };
-    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+    let timeout = if request.uri().path().starts_with(PACK_PATHS) { PACK_REQUEST_TIMEOUT } else { REQUEST_TIMEOUT };
+    match tokio::time::timeout(timeout, next.run(request)).await {
         Ok(response) => response,
         Err(_) => ApiError::TooSlow.into_response(),
     }

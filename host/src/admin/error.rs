@@ -4,11 +4,11 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
-use super::REQUEST_BYTES_MAX;
 use super::wire::{ErrorBody, ErrorDetail};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
 use crate::store::StoreError;
+use crate::supervise::RolloutError;
 
 /// Why a request was not done, divided by what the caller can do about it.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,11 @@ pub(super) enum ApiError {
     #[error("this path does not answer this method")]
     Method,
     /// The body is too large.
-    #[error("the body is larger than {REQUEST_BYTES_MAX} bytes")]
-    TooLarge,
+    #[error("the body is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// What is taken.
+        bytes_max: usize,
+    },
     /// Publish Admission came first, or the message had ended.
     #[error("it is too late: the message is {}", .0.as_str())]
     TooLate(MessageState),
@@ -61,6 +64,12 @@ pub(super) enum ApiError {
     /// The request took too long.
     #[error("the request took too long")]
     TooSlow,
+    /// The host does not serve yet, or no longer.
+    #[error("the host is starting or stopping: ask again when it serves (/readyz says so)")]
+    NotServing,
+    /// The generation that serves was not changed.
+    #[error(transparent)]
+    Rollout(RolloutError),
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,16 +83,23 @@ impl ApiError {
             ApiError::ForeignHost => StatusCode::FORBIDDEN,
             ApiError::NotFound { .. } => StatusCode::NOT_FOUND,
             ApiError::Method => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::Rollout(RolloutError::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            ApiError::Rollout(RolloutError::NotFound(_)) => StatusCode::NOT_FOUND,
             ApiError::TooLate(_)
             | ApiError::NotDead(_)
             | ApiError::Expired(_)
             | ApiError::NotUncertain(_)
             | ApiError::NotSkippable(_)
             | ApiError::NotFinished(_)
-            | ApiError::Fenced(_) => StatusCode::CONFLICT,
-            ApiError::Store(StoreError::Refused(_)) => StatusCode::CONFLICT,
+            | ApiError::Fenced(_)
+            | ApiError::Store(StoreError::Refused(_))
+            | ApiError::Rollout(RolloutError::Conflict(_) | RolloutError::Store(StoreError::Refused(_))) => {
+                StatusCode::CONFLICT
+            }
             ApiError::Busy
+            | ApiError::NotServing
+            | ApiError::Rollout(RolloutError::Busy | RolloutError::Store(_))
             | ApiError::TooSlow
             | ApiError::Store(
                 StoreError::Busy { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Unusable(_),
@@ -98,7 +114,7 @@ impl ApiError {
             ApiError::ForeignHost => "foreign_host",
             ApiError::NotFound { .. } => "not_found",
             ApiError::Method => "method_not_allowed",
-            ApiError::TooLarge => "too_large",
+            ApiError::TooLarge { .. } => "too_large",
             ApiError::TooLate(_) => "too_late",
             ApiError::NotDead(_) => "not_dead",
             ApiError::Expired(_) => "expired",
@@ -106,13 +122,13 @@ impl ApiError {
             ApiError::NotSkippable(_) => "not_skippable",
             ApiError::NotFinished(_) => "not_finished",
             ApiError::Fenced(_) => "replayed_by_an_older_host",
-            ApiError::Busy => "busy",
+            ApiError::Busy | ApiError::Rollout(RolloutError::Busy) => "busy",
+            ApiError::NotServing => "not_serving",
+            ApiError::Rollout(RolloutError::Refused(_)) => "pack_refused",
+            ApiError::Rollout(RolloutError::NotFound(_)) => "not_found",
+            ApiError::Rollout(RolloutError::Conflict(_)) => "conflict",
             ApiError::TooSlow => "too_slow",
-            ApiError::Store(StoreError::Busy { .. }) => "store_busy",
-            ApiError::Store(StoreError::Unavailable(_)) => "store_unavailable",
-            ApiError::Store(StoreError::Unknown(_)) => "store_outcome_unknown",
-            ApiError::Store(StoreError::Refused(_)) => "refused",
-            ApiError::Store(StoreError::Unusable(_)) => "store_unusable",
+            ApiError::Store(error) | ApiError::Rollout(RolloutError::Store(error)) => store_code(error),
         }
     }
 
@@ -125,13 +141,31 @@ impl ApiError {
             | ApiError::ForeignHost
             | ApiError::NotFound { .. }
             | ApiError::Method
-            | ApiError::TooLarge
+            | ApiError::TooLarge { .. }
             | ApiError::Fenced(_)
             | ApiError::Expired(_)
             | ApiError::Busy
             | ApiError::TooSlow
+            | ApiError::NotServing
+            | ApiError::Rollout(_)
             | ApiError::Store(_) => None,
         }
+    }
+}
+
+fn store_code(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Busy { .. } => "store_busy",
+        StoreError::Unavailable(_) => "store_unavailable",
+        StoreError::Unknown(_) => "store_outcome_unknown",
+        StoreError::Refused(_) => "refused",
+        StoreError::Unusable(_) => "store_unusable",
+    }
+}
+
+impl From<RolloutError> for ApiError {
+    fn from(error: RolloutError) -> Self {
+        ApiError::Rollout(error)
     }
 }
 

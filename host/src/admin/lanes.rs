@@ -6,14 +6,13 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, read};
 use super::{AdminParts, Stage, wire};
+use crate::model::destination_lane::Gate;
 use crate::model::failure;
 use crate::model::ids::MessageId;
-use crate::model::lane::Gate;
 use crate::model::message::MessageState;
 use crate::model::names::{DestinationName, Namespace};
 use crate::store::{GateChange, MessageFilter, PageRequest, Redriven, SetBy};
@@ -129,14 +128,6 @@ pub(super) fn timeline(parts: &AdminParts) -> Option<Timeline> {
         Stage::Serving { timeline, .. } => Some(timeline.clone()),
         Stage::Starting | Stage::Stopping => None,
     }
-}
-
-/// A JSON body.
-pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
-    // What goes wrong with so small a body, other than its size, is that its sender goes away.
-    let body = body.map_err(|_| ApiError::TooLarge)?;
-    serde_json::from_slice(&body)
-        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))
 }
 
 fn parse<T>(name: &str, text: &str) -> Result<T, ApiError>

@@ -8,8 +8,7 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 
 use super::error::ApiError;
-use super::lanes::read;
-use super::parameters::{Parameters, PathId};
+use super::parameters::{Parameters, PathId, read};
 use super::{AdminParts, wire};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
@@ -60,7 +59,7 @@ pub(super) async fn reschedule(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<wire::MessageDetail>, ApiError> {
     let now = parts.env.now();
-    let due_at = parse_due(read(body)?, now)?;
+    let due_at = parse_due(&read(body)?, now)?;
     match parts.store.reschedule(id, due_at).await? {
         Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
         Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
@@ -103,8 +102,8 @@ pub(super) async fn resolve(
 }
 
 /// When a reschedule wants its message to be due: `{"due_at":"…"}` or `{"delay_ms":…}`.
-fn parse_due(wish: wire::Reschedule, now: Timestamp) -> Result<Timestamp, ApiError> {
-    let due_at = match (wish.due_at, wish.delay_ms) {
+fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Timestamp, ApiError> {
+    let due_at = match (&wish.due_at, wish.delay_ms) {
         (Some(due_at), None) => {
             let parsed: jiff::Timestamp = due_at.parse().map_err(|_| {
                 ApiError::Invalid("`due_at` must be an RFC 3339 time, like 2030-01-31T08:00:00Z".to_owned())

@@ -13,6 +13,9 @@
 //!                                           POST /api/v1/messages/{id}/resolve
 //!  GET  /api/v1/lanes                       POST /api/v1/lanes/gate
 //!  GET  /api/v1/shards                      POST /api/v1/lanes/redrive
+//!  GET  /api/v1/packs                       POST /api/v1/packs
+//!                                           POST /api/v1/packs/{pack}/activate, rollback, deactivate, drain, preview
+//!                                           POST /api/v1/packs/preview
 //! ```
 //!
 //! Invariants:
@@ -29,6 +32,7 @@ mod health;
 mod lanes;
 mod listener;
 mod messages;
+mod packs;
 mod parameters;
 #[cfg(test)]
 mod tests;
@@ -55,6 +59,8 @@ use crate::timeline::Timeline;
 
 pub use health::describe;
 pub use wire::BODY_SHOWN_BYTES_MAX;
+
+pub use crate::supervise::PREVIEW_EVENTS_MAX;
 
 /// The largest request body.
 const REQUEST_BYTES_MAX: usize = 16 * 1_024;
@@ -123,6 +129,13 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/lanes/gate", post(lanes::set_gate))
         .route("/api/v1/lanes/redrive", post(lanes::redrive))
         .route("/api/v1/shards", get(lanes::shards))
+        .route("/api/v1/packs", get(packs::list).post(packs::install))
+        .route("/api/v1/packs/{pack}/activate", post(packs::activate))
+        .route("/api/v1/packs/{pack}/rollback", post(packs::rollback))
+        .route("/api/v1/packs/{pack}/deactivate", post(packs::deactivate))
+        .route("/api/v1/packs/{pack}/drain", post(packs::drain))
+        .route("/api/v1/packs/{pack}/preview", post(packs::preview_generation))
+        .route("/api/v1/packs/preview", post(packs::preview_file))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequestParts, Path, Query};
+use bytes::Bytes;
 use http::request::Parts;
+use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
 use crate::store::PageRequest;
@@ -108,4 +111,12 @@ where
             .map_err(|_| ApiError::Invalid("the id in the path cannot be read".to_owned()))?;
         text.parse().map(Self).map_err(|error: Id::Err| ApiError::Invalid(error.to_string()))
     }
+}
+
+/// What a request's body says.
+pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
+    // What goes wrong with so small a body, other than its size, is that its sender goes away.
+    let body = body.map_err(|_| ApiError::TooLarge { bytes_max: super::REQUEST_BYTES_MAX })?;
+    serde_json::from_slice(&body)
+        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))
 }

@@ -9,8 +9,8 @@ use super::messages::find;
 use super::parameters::PathId;
 use super::{AdminParts, wire};
 use crate::lanes::Held;
+use crate::model::destination_lane::Gate;
 use crate::model::ids::MessageId;
-use crate::model::lane::Gate;
 use crate::model::message::{MessageEntry, MessageState};
 use crate::store::{MessageDetail, ShardId};
 

@@ -3,6 +3,8 @@
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 
 mod lanes;
+mod packs;
+mod preview;
 
 pub use lanes::*;
 
@@ -15,6 +17,9 @@ use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::{self, Page};
+
+pub use packs::{Activate, Activation, Drain, DrainOutcome, Generation, Installed, Packs, Rollback};
+pub use preview::{Cost, Difference, Message, Outcome, Preview, PreviewWish};
 
 /// The most of a body that is shown, in bytes.
 pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;

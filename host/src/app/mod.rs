@@ -36,7 +36,7 @@ use crate::model::ids::RuntimeId;
 use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
 use crate::store::{Store, StoreError};
-use crate::supervise::SuperviseError;
+use crate::supervise::{self, SuperviseError};
 use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
 
@@ -169,6 +169,7 @@ fn describe_metrics() {
     admin::describe();
     intake::describe();
     publish::describe();
+    supervise::describe();
     timeline::describe();
 }
 

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::StartError;
-use crate::guest::PackFile;
-
-/// The largest pack file: what a host is ready to hold in memory while it reads it.
-const PACK_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
+use crate::guest::{PACK_BYTES_MAX, PackFile};
 
 /// Reads and checks every file, before anything is started.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<PackFile>, StartError> {
@@ -16,7 +13,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<PackFile>, StartError> {
 fn read_one(path: &Path) -> Result<PackFile, StartError> {
     let refused = |reason: String| StartError::Pack { path: path.to_owned(), reason };
     let metadata = std::fs::metadata(path).map_err(|error| refused(format!("the pack cannot be read: {error}")))?;
-    if metadata.len() > PACK_BYTES_MAX {
+    if metadata.len() > PACK_BYTES_MAX as u64 {
         return Err(refused(format!("the pack is larger than {PACK_BYTES_MAX} bytes")));
     }
     let bytes = std::fs::read(path).map_err(|error| refused(format!("the pack cannot be read: {error}")))?;

@@ -19,6 +19,8 @@ use crate::admin::wire::ErrorBody;
 const TOKEN_VARIABLE: &str = "FOREBAY_ADMIN_TOKEN";
 /// How long one question may take.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How long one may take that has the host read, compile or run packs.
+const PACK_DEADLINE: Duration = Duration::from_secs(330);
 /// The most of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
@@ -86,6 +88,11 @@ impl Client {
         self.ask(Method::POST, path, body.into()).await
     }
 
+    /// Hands in a file.
+    pub(super) async fn post_file(&self, path: &str, file: Vec<u8>) -> Result<Answer, Failure> {
+        self.ask(Method::POST, path, file.into()).await
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
         let (status, answer) = self.exchange(method, path, body).await?;
         if status.is_success() { Ok(answer) } else { Err(refusal(status, &answer.body)) }
@@ -100,9 +107,10 @@ impl Client {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).map_err(|error| Failure::Usage(error.to_string()))?;
-        match tokio::time::timeout(DEADLINE, self.send(request)).await {
+        let deadline = if path.starts_with("/api/v1/packs") { PACK_DEADLINE } else { DEADLINE };
+        match tokio::time::timeout(deadline, self.send(request)).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.unreachable(format_args!("no answer within {} s", DEADLINE.as_secs()))),
+            Err(_) => Err(self.unreachable(format_args!("no answer within {} s", deadline.as_secs()))),
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) enum Failure {
     Conflict(String),
     /// The host does not answer.
     Unreachable(String),
+    /// What was looked at differs, and the caller wanted to be told.
+    Changed(String),
     /// Whoever reads the output has stopped reading.
     OutputClosed,
 }
@@ -32,6 +34,7 @@ impl Failure {
             Failure::NotFound(text) => (3, text),
             Failure::Conflict(text) => (4, text),
             Failure::Unreachable(text) => (5, text),
+            Failure::Changed(text) => (6, text),
             Failure::OutputClosed => return ExitCode::SUCCESS,
         };
         // Nobody reads it, or the disk that it goes to is full: the exit code still says it.

@@ -39,7 +39,8 @@ Exit codes:
   2  wrong usage or configuration
   3  there is no such thing
   4  too late, or in conflict with its state
-  5  the host cannot be reached";
+  5  the host cannot be reached
+  6  what was compared differs";
 
 /// Takes webhooks in durably, runs connectors over them, delivers what they emit
 #[derive(Debug, Parser)]
@@ -53,7 +54,7 @@ struct Cli {
 enum Verb {
     /// Run a host
     Serve(serve::Arguments),
-    /// Build a connector, or see what one can do
+    /// Build connectors, try them, and change which generation of one serves
     #[command(subcommand)]
     Pack(pack::Verb),
     /// Look at what was delivered, or run it again
@@ -111,7 +112,7 @@ pub fn main() -> ExitCode {
 async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Serve(arguments) => serve::run(arguments).await,
-        Verb::Pack(verb) => pack::run(verb),
+        Verb::Pack(verb) => pack::run(verb).await,
         Verb::Event(verb) => event::run(verb).await,
         Verb::WorkItem(verb) => work_item::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::sources::Settings;
 use super::units;
 use crate::model::destination::{Destination, LaneLimits};
-use crate::model::lane::Ordering;
+use crate::model::destination_lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::names::{DestinationName, SecretName};
 use crate::model::retry::RetryPolicy;

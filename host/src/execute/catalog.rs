@@ -27,6 +27,19 @@ impl Generations {
         *current = Arc::new(next);
     }
 
+    /// Lets a generation go. Executions that have it keep it to their end.
+    pub fn remove(&self, pack: &PackName, number: GenerationNumber) {
+        let mut current = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Loaded::clone(&current);
+        next.remove(&(pack.clone(), number));
+        *current = Arc::new(next);
+    }
+
+    /// All that is loaded.
+    pub fn all(&self) -> Vec<(PackName, GenerationNumber)> {
+        self.snapshot().keys().cloned().collect()
+    }
+
     /// A generation, if it is loaded.
     pub fn get(&self, pack: &PackName, number: GenerationNumber) -> Option<Arc<dyn Flow>> {
         self.snapshot().get(&(pack.clone(), number)).cloned()

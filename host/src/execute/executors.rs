@@ -254,8 +254,9 @@ impl Shared {
     /// The generation that must execute the row, and its route's failed-head policy; or why it cannot be executed.
     fn flow_for(&self, item: &ClaimedWorkItem, event: &Event) -> Result<(Arc<dyn Flow>, FailedHeadPolicy), Ended> {
         let refuse = |reason: String| Err(Ended::Failed(Failure::new(FailureClass::Host, reason)));
-        if event.pack != self.parts.pack || event.generation != item.generation {
-            return refuse("the work item and its Event name different generations".to_owned());
+        // Its generation may be another than its Event's: work can be drained to another one.
+        if event.pack != self.parts.pack {
+            return refuse("the work item and its Event name different packs".to_owned());
         }
         let Some(flow) = self.parts.generations.get(&self.parts.pack, item.generation) else {
             return Err(Ended::Released);

@@ -18,6 +18,7 @@ use super::bindings::Connector;
 use super::failure::{classify, deadline as deadline_failure};
 use super::generation::LoadedGeneration;
 use super::imports::{CallState, Entry};
+use super::rehearsal::Meter;
 use super::ticker::{Running, TICK};
 use crate::env;
 use crate::model::event::Event;
@@ -75,6 +76,17 @@ impl Call {
             Some(Err(error)) => Err(classify(&error, store.data(), limits)),
             None => Err(deadline_failure(limits, "")),
         }
+    }
+
+    /// Drops its log lines, if it is only rehearsed.
+    pub(super) fn obey(&mut self, meter: &Meter) {
+        self.store.data_mut().muted = meter.muted;
+    }
+
+    /// Adds what the guest has used.
+    pub(super) fn measure(&self, generation: &LoadedGeneration, meter: &mut Meter) {
+        let left = self.store.get_fuel().unwrap_or(0);
+        meter.fuel += generation.manifest().limits.fuel.saturating_sub(left);
     }
 
     /// Takes what the call came to; `None` if the deadline passed while the guest was not computing.

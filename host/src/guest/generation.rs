@@ -1,6 +1,7 @@
 //! The engine with everything that calls share, and a generation that is ready to be called.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -13,6 +14,7 @@ use super::cache::ArtifactCache;
 use super::call::{Call, within};
 use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
+use super::rehearsal::Meter;
 use super::ticker::Ticker;
 use super::{FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
@@ -37,6 +39,18 @@ pub(super) struct SharedEngine {
     compilations: Arc<Semaphore>,
     cache: ArtifactCache,
     memory_bytes_max: u64,
+    instances_max: usize,
+    /// Generations that hold compiled code in memory.
+    loaded: AtomicUsize,
+}
+
+/// What guests hold of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holdings {
+    /// Generations whose compiled code is in memory, those that only running calls hold included.
+    pub generations: usize,
+    /// Instances that are being called.
+    pub instances: usize,
 }
 
 impl GuestHost {
@@ -49,9 +63,19 @@ impl GuestHost {
             compilations: Arc::new(Semaphore::new(options.compilations_max)),
             cache: ArtifactCache::open(&options.cache, &engine, env)?,
             memory_bytes_max: options.memory_bytes_max,
+            instances_max: options.instances_max as usize,
+            loaded: AtomicUsize::new(0),
             engine,
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What guests hold now.
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            generations: self.shared.loaded.load(Ordering::Relaxed),
+            instances: self.shared.instances_max.saturating_sub(self.shared.permits.available_permits()),
+        }
     }
 
     /// Checks and compiles a component (or takes it from the cache), off the calling thread.
@@ -77,6 +101,7 @@ impl GuestHost {
             check::check(&component, &manifest.imports)?;
             let compiled = shared.cache.get_or_compile(&shared.engine, &component)?;
             let pre = link_and_try(&shared.engine, &manifest, &compiled)?;
+            shared.loaded.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(LoadedGeneration { manifest, number, pre, engine: shared }))
         });
         loading.await.unwrap_or_else(|error| Err(LoadError(format!("compiling the component failed: {error}"))))
@@ -138,10 +163,22 @@ impl LoadedGeneration {
         attempt: u32,
         deadline: tokio::time::Instant,
     ) -> Result<Prepared, Failure> {
+        self.prepare_metered(event, attempt, deadline, &mut Meter::default()).await
+    }
+
+    pub(super) async fn prepare_metered(
+        &self,
+        event: &Event,
+        attempt: u32,
+        deadline: tokio::time::Instant,
+        meter: &mut Meter,
+    ) -> Result<Prepared, Failure> {
         let mut call = Call::start(self, event, Entry::Prepare, deadline).await?;
+        call.obey(meter);
         let argument = event_for_guest(event, attempt);
         let flow = call.connector.forebay_connector_flow();
         let result = within(deadline, flow.call_prepare(&mut call.store, &argument)).await;
+        call.measure(self, meter);
         prepared(call.finish(self, result)?, &self.manifest)
     }
 
@@ -153,11 +190,30 @@ impl LoadedGeneration {
         state: Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<FlowOutput, Failure> {
+        self.run_metered(event, attempt, state, deadline, &mut Meter::default()).await
+    }
+
+    pub(super) async fn run_metered(
+        &self,
+        event: &Event,
+        attempt: u32,
+        state: Bytes,
+        deadline: tokio::time::Instant,
+        meter: &mut Meter,
+    ) -> Result<FlowOutput, Failure> {
         let mut call = Call::start(self, event, Entry::Run, deadline).await?;
+        call.obey(meter);
         let (argument, state) = (event_for_guest(event, attempt), state.to_vec());
         let flow = call.connector.forebay_connector_flow();
         let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &[])).await;
+        call.measure(self, meter);
         output(call.finish(self, result)?, &self.manifest, event)
+    }
+}
+
+impl Drop for LoadedGeneration {
+    fn drop(&mut self) {
+        self.engine.loaded.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -39,6 +39,8 @@ impl Entry {
 pub(super) struct CallState {
     pub(super) memory: MemoryLimits,
     pub(super) panic: Option<String>,
+    /// Whether log lines are dropped.
+    pub(super) muted: bool,
     origin: Origin,
     manifest: Arc<Manifest>,
     now: Timestamp,
@@ -77,6 +79,7 @@ impl CallState {
         Self {
             memory: MemoryLimits::new(manifest.limits.memory_bytes),
             panic: None,
+            muted: false,
             origin,
             now,
             random,
@@ -87,7 +90,7 @@ impl CallState {
 
     /// Says once what the log's bound kept out.
     pub(super) fn report_cut_lines(&self) {
-        if self.log.lines_cut > 0 {
+        if self.log.lines_cut > 0 && !self.muted {
             let Origin { generation, event, call } = &self.origin;
             let (lines, bytes) = (self.log.lines_cut, self.log.bytes_cut);
             tracing::warn!(target: "guest", generation, event, call, lines, bytes, "log lines were cut");
@@ -115,6 +118,9 @@ impl types::Host for CallState {}
 impl log::Host for CallState {
     fn write(&mut self, level: log::Level, message: String) {
         let Some(line) = self.log.admit(&message) else { return };
+        if self.muted {
+            return;
+        }
         let Origin { generation, event, call } = &self.origin;
         match level {
             log::Level::Trace => tracing::trace!(target: "guest", generation, event, call, "{line}"),

@@ -20,8 +20,9 @@ mod limits;
 mod manifest;
 mod output;
 mod package;
+mod rehearsal;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod ticker;
 
 use std::path::PathBuf;
@@ -31,8 +32,10 @@ use bytes::Bytes;
 
 pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack};
 pub use self::check::Surface;
-pub use self::generation::{GuestHost, LoadedGeneration};
+pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
+pub use self::package::PACK_BYTES_MAX;
+pub use self::rehearsal::{Outcome, Rehearsal};
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};

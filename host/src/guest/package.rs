@@ -17,7 +17,7 @@ const COMPONENT_NAME: &str = "component.wasm";
 const DIGESTS_NAME: &str = "digests";
 
 /// The largest pack file.
-const PACK_BYTES_MAX: usize = COMPONENT_BYTES_MAX + MANIFEST_BYTES_MAX;
+pub const PACK_BYTES_MAX: usize = COMPONENT_BYTES_MAX + MANIFEST_BYTES_MAX;
 /// Two lines of a digest and a name.
 const DIGESTS_BYTES_MAX: usize = 1_024;
 /// Everything unpacked, with the tar's own blocks.

@@ -13,7 +13,7 @@
 use super::circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 use super::held::Held;
 use crate::model::destination::LaneLimits;
-use crate::model::lane::Gate;
+use crate::model::destination_lane::Gate;
 use crate::model::time::Timestamp;
 
 /// The right to one attempt.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::destination_lane::Ordering;
 use super::hash::fnv1a;
-use super::lane::Ordering;
 use super::message::UncertainPolicy;
 use super::names::{DestinationName, SecretName};
 use super::retry::RetryPolicy;

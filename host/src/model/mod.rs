@@ -7,11 +7,12 @@
 //! live at their own boundaries and convert into these types.
 
 pub mod destination;
+pub mod destination_lane;
 pub mod event;
 pub mod failure;
+pub mod generation;
 pub mod hash;
 pub mod ids;
-pub mod lane;
 pub mod message;
 pub mod names;
 pub mod pack;

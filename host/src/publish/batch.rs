@@ -26,8 +26,8 @@ use super::store_retry::StoreRetry;
 use super::verdict::Verdict;
 use super::{ClaimedMessage, Settled};
 use crate::env::{self, Env};
+use crate::model::destination_lane::Gate;
 use crate::model::ids::MessageId;
-use crate::model::lane::Gate;
 use crate::model::message::{MessageEntry, MessageState, after_attempt};
 use crate::secrets::Secrets;
 use crate::store::{

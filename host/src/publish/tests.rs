@@ -9,8 +9,8 @@ use rand::{RngExt, SeedableRng};
 use super::sink::{Answer, Received, Sink};
 use super::*;
 use crate::model::destination::LaneLimits;
+use crate::model::destination_lane;
 use crate::model::ids::RuntimeId;
-use crate::model::lane;
 use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
@@ -35,7 +35,7 @@ fn destination(sink: &Sink) -> Destination {
         deadline: Duration::from_secs(10),
         retry: RETRY,
         uncertain: UncertainPolicy::Retry,
-        ordering: lane::Ordering::None,
+        ordering: destination_lane::Ordering::None,
         limits: LaneLimits { messages: 64, bytes: 1 << 20 },
         weight: 1,
     }

@@ -7,7 +7,7 @@ use super::stored::{Values, values};
 use super::unit::{Answers, Unit};
 use super::writer::Control;
 use super::{Store, StoreError};
-use crate::model::lane::Gate;
+use crate::model::destination_lane::Gate;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 

@@ -5,18 +5,20 @@ use std::collections::BTreeSet;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
+use super::draining::{Drain, DrainedRows};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
 use super::gates::GateChange;
+use super::installing::{self, Activation, Chunk, Installation};
 use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
 use super::outbox::{self, Emitted};
-use super::packs::{Installation, Installed};
+use super::packs::{Activated, Installed};
 use super::replay::{self, Replay, Replayed};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
 use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
-use super::{claiming, finalize, gates, materialize, packs};
+use super::{claiming, draining, finalize, gates, materialize};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
@@ -49,7 +51,10 @@ pub(super) enum Control {
     SetGate(GateChange, Reply<()>),
     Shard(ShardRequest, Reply<Option<ShardLease>>),
     EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
+    StoreChunk(Chunk, Reply<()>),
     Install(Installation, Reply<Installed>),
+    Activate(Activation, Reply<Activated>),
+    Drain(Drain, Reply<DrainedRows>),
     /// Begins and ends a transaction.
     Probe(Reply<()>),
     /// The log is nearly all folded into the database: fold the rest, so that it begins anew.
@@ -69,6 +74,7 @@ impl Control {
             Control::Record(request, _) => request.items.len(),
             Control::Redrive(request, _) => request.ids.len(),
             Control::EnsureNamespaces(names, _, _) => names.len(),
+            Control::Drain(drain, _) => drain.rows.len(),
             Control::SkipDead(..)
             | Control::Replay(..)
             | Control::Cancel(..)
@@ -76,7 +82,9 @@ impl Control {
             | Control::Resolve(..)
             | Control::SetGate(..)
             | Control::Shard(..)
+            | Control::StoreChunk(..)
             | Control::Install(..)
+            | Control::Activate(..)
             | Control::Probe(_)
             | Control::RestartLog
             | Control::Close(_) => 1,
@@ -148,7 +156,10 @@ pub(super) enum Afterwards {
 pub(super) struct Group {
     shards: Batch<ShardRequest, Option<ShardLease>>,
     namespaces: Batch<(Vec<Namespace>, Timestamp), ()>,
+    chunks: Batch<Chunk, ()>,
     installations: Batch<Installation, Installed>,
+    activations: Batch<Activation, Activated>,
+    drains: Batch<Drain, DrainedRows>,
     finishes: Batch<Finish, Finished>,
     renewals: Batch<Renewal, Vec<WorkItemId>>,
     skips: Batch<WorkItemId, bool>,
@@ -200,7 +211,13 @@ impl Group {
             Control::SetGate(request, reply) => self.gates.push(request, reply),
             Control::Shard(request, reply) => self.shards.push(request, reply),
             Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
+            Control::StoreChunk(chunk, reply) => {
+                self.body_bytes += chunk.bytes.len();
+                self.chunks.push(chunk, reply);
+            }
             Control::Install(installation, reply) => self.installations.push(installation, reply),
+            Control::Activate(activation, reply) => self.activations.push(activation, reply),
+            Control::Drain(drain, reply) => self.drains.push(drain, reply),
             Control::Probe(reply) => self.probes.push((), reply),
             Control::RestartLog => self.restart_log = true,
             Control::Close(reply) => self.close = Some(reply),
@@ -226,12 +243,15 @@ impl Group {
     /// Applies every request. What takes work off the store comes first, so that it counts before a claim looks; claims
     /// come last, so that they find what the others made claimable.
     pub(super) async fn apply(&mut self, unit: &mut Unit<'_>, afterwards: Afterwards) -> Result<(), sqlx::Error> {
-        self.namespaces.answers = packs::ensure_namespaces(unit, self.namespaces.requests(afterwards)).await?;
-        self.installations.answers = packs::install(unit, self.installations.requests(afterwards)).await?;
+        self.namespaces.answers = installing::ensure_namespaces(unit, self.namespaces.requests(afterwards)).await?;
+        self.chunks.answers = installing::store_chunks(unit, self.chunks.requests(afterwards)).await?;
+        self.installations.answers = installing::install(unit, self.installations.requests(afterwards)).await?;
+        self.activations.answers = installing::activate(unit, self.activations.requests(afterwards)).await?;
         let (finished, emitted) = finalize::finish(unit, self.finishes.requests(afterwards)).await?;
         self.finishes.answers = finished;
         self.renewals.answers = finalize::renew(unit, self.renewals.requests(afterwards)).await?;
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
+        self.drains.answers = draining::apply(unit, self.drains.requests(afterwards)).await?;
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
@@ -305,7 +325,10 @@ impl Group {
     pub(super) fn settle(self, outcome: &Result<(), StoreError>) {
         self.shards.settle(outcome);
         self.namespaces.settle(outcome);
+        self.chunks.settle(outcome);
         self.installations.settle(outcome);
+        self.activations.settle(outcome);
+        self.drains.settle(outcome);
         self.finishes.settle(outcome);
         self.renewals.settle(outcome);
         self.skips.settle(outcome);

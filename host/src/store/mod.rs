@@ -12,11 +12,13 @@
 //! - `now` is a parameter.
 
 mod claim;
+mod draining;
 mod enqueue;
 mod error;
 mod finish;
 mod gates;
 mod inspect;
+mod installing;
 mod messages;
 mod packs;
 mod replay;
@@ -60,6 +62,7 @@ mod tests;
 
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
+pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
@@ -73,7 +76,9 @@ pub use listing::SCAN_ROWS_MAX;
 pub use messages::{
     Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Redriven, Rescheduled, Resolution, Resolved,
 };
-pub use packs::{Generation, Installed};
+pub use packs::{
+    Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
+};
 pub use replay::Replayed;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;

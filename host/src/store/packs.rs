@@ -1,18 +1,41 @@
 //! Installed packs: their generations, and which one is active. Also the namespaces.
+//!
+//! How they are written is in `installing`.
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
 
-use super::dialect::{Conflict, Lock};
-use super::statement::Statement;
-use super::stored::{Values, values};
-use super::unit::{Answers, Unit};
+use bytes::{Bytes, BytesMut};
+use sha2::{Digest, Sha256};
+
+use super::connection::Row;
+use super::installing::{Activation, CHUNK_BYTES_MAX, Chunk, Installation};
+use super::stored::values;
 use super::writer::Control;
 use super::{Store, StoreError};
+use crate::model::generation::GenerationStage;
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
 
-/// A generation as it is stored.
+/// The generations of all packs that a listing shows, newest first; older ones are left out.
+pub const GENERATIONS_SHOWN_MAX: u32 = 1_000;
+
+/// Chunks of a component that one read takes.
+const CHUNKS_PER_READ: i64 = 4;
+
+/// A generation that this runtime is to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServingGeneration {
+    /// The pack.
+    pub pack: PackName,
+    /// Its number.
+    pub number: GenerationNumber,
+    /// Whether new events are admitted under it; else unfinished work refers to it.
+    pub active: bool,
+}
+
+/// A generation as it is stored, without its component.
 #[derive(Debug, Clone)]
 pub struct Generation {
     /// The pack.
@@ -23,19 +46,70 @@ pub struct Generation {
     pub active: bool,
     /// SHA-256 of the pack file.
     pub digest: [u8; 32],
+    /// SHA-256 of the component; of a generation that was installed before components were stored in chunks, `digest`.
+    pub component_digest: [u8; 32],
+    /// The component's size, in bytes.
+    pub component_bytes: u64,
+    /// When it was installed.
+    pub installed_at: Timestamp,
+    /// When it was last made active, if it ever was.
+    pub activated_at: Option<Timestamp>,
     /// The manifest's text.
     pub manifest: String,
-    /// The component.
-    pub component: Bytes,
+}
+
+/// A generation and what still refers to it.
+#[derive(Debug, Clone)]
+pub struct GenerationStatus {
+    /// The generation.
+    pub generation: Generation,
+    /// Unfinished WorkItems that run on it, by state; states without any are left out.
+    pub unfinished: BTreeMap<WorkState, u64>,
 }
 
 /// What an installation came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installed {
-    /// The generation that is active now.
+    /// The generation that has this pack file.
     pub number: GenerationNumber,
     /// Whether it is new.
     pub new: bool,
+}
+
+/// What becomes of a generation that is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Installing {
+    /// It is staged: the active one stays.
+    Staged,
+    /// It is active at once, in the same transaction.
+    Active,
+}
+
+/// What an activation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activated {
+    /// It is active now; what was active before.
+    Activated {
+        /// The one before.
+        previous: Option<GenerationNumber>,
+    },
+    /// It was active already.
+    Already,
+    /// Another one is active than the caller thought.
+    Overtaken {
+        /// That one.
+        active: Option<GenerationNumber>,
+    },
+    /// There is no such generation.
+    NotFound,
+}
+
+impl GenerationStatus {
+    /// Where it stands.
+    pub fn stage(&self) -> GenerationStage {
+        let unfinished = self.unfinished.values().sum();
+        GenerationStage::of(self.generation.active, self.generation.activated_at.is_some(), unfinished)
+    }
 }
 
 impl Store {
@@ -45,122 +119,184 @@ impl Store {
         self.writer.control(|reply| Control::EnsureNamespaces(names, now, reply)).await
     }
 
-    /// Installs a pack and makes it active, in one transaction. One whose digest is already installed is only activated.
+    /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest is
+    /// already installed keeps its number.
+    ///
+    /// After a crash in between, nothing refers to the chunks: the same installation uses them, or a later one of any pack
+    /// removes them.
     pub async fn install_pack(
         &self,
         pack: &PackName,
         digest: [u8; 32],
         manifest: String,
         component: Bytes,
+        installing: Installing,
         now: Timestamp,
     ) -> Result<Installed, StoreError> {
-        let installation = Installation { pack: pack.clone(), digest, manifest, component, now };
+        let component_digest: [u8; 32] = Sha256::digest(&component).into();
+        for (position, offset) in (0..).zip((0..component.len()).step_by(CHUNK_BYTES_MAX)) {
+            let bytes = component.slice(offset..component.len().min(offset + CHUNK_BYTES_MAX));
+            let chunk = Chunk { digest: component_digest, position, bytes, now };
+            self.writer.control(|reply| Control::StoreChunk(chunk, reply)).await?;
+        }
+        let component_bytes = component.len() as u64;
+        let pack = pack.clone();
+        let installation = Installation { pack, digest, manifest, component_digest, component_bytes, installing, now };
         self.writer.control(|reply| Control::Install(installation, reply)).await
     }
 
-    /// The active generations, and older ones that unfinished WorkItems still refer to.
-    pub async fn serving_generations(&self) -> Result<Vec<Generation>, StoreError> {
+    /// Makes a generation the active one of its pack, or none (`None`): new events are admitted under it from the commit on.
+    /// With `expected`, only if the active one is that.
+    pub async fn activate(
+        &self,
+        pack: &PackName,
+        number: Option<GenerationNumber>,
+        expected: Option<GenerationNumber>,
+        now: Timestamp,
+    ) -> Result<Activated, StoreError> {
+        let activation = Activation { pack: pack.clone(), number, expected, now };
+        self.writer.control(|reply| Control::Activate(activation, reply)).await
+    }
+
+    /// The active generations, and others that unfinished WorkItems refer to, by pack and number.
+    pub async fn serving_generations(&self) -> Result<Vec<ServingGeneration>, StoreError> {
         let mut reader = self.reader().await?;
         let rows = reader.connection().fetch_all(SERVING, values![]).await?;
-        let generations = rows.iter().map(|row| {
-            Ok(Generation {
-                pack: row.name(0)?,
-                number: GenerationNumber(row.unsigned_32(1)?),
-                active: row.value(2)?,
-                digest: row.digest(3)?,
-                manifest: row.value(4)?,
-                component: row.blob(5)?,
-            })
+        let serving = rows.iter().map(|row| {
+            let number = GenerationNumber(row.unsigned_32(1)?);
+            Ok(ServingGeneration { pack: row.name(0)?, number, active: row.value(2)? })
         });
-        generations.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        serving.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
     }
+
+    /// One generation.
+    pub async fn generation(
+        &self,
+        pack: &PackName,
+        number: GenerationNumber,
+    ) -> Result<Option<Generation>, StoreError> {
+        let mut reader = self.reader().await?;
+        let row = reader.connection().fetch_optional(GENERATION, values![pack.as_str(), number.0]).await?;
+        Ok(row.as_ref().map(generation).transpose()?)
+    }
+
+    /// The generation that has this pack file.
+    pub async fn generation_of_file(
+        &self,
+        pack: &PackName,
+        digest: [u8; 32],
+    ) -> Result<Option<GenerationNumber>, StoreError> {
+        let mut reader = self.reader().await?;
+        let numbers = values![pack.as_str(), digest.as_slice(), pack.as_str()];
+        let row = reader.connection().fetch_one(NUMBERS, numbers).await?;
+        Ok(row.optional_unsigned_32(0)?.map(GenerationNumber))
+    }
+
+    /// All generations with what refers to them, by pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
+    pub async fn list_generations(&self, pack: Option<&PackName>) -> Result<Vec<GenerationStatus>, StoreError> {
+        let mut reader = self.reader().await?;
+        let name = pack.map(|pack| pack.as_str().to_owned());
+        let listed = values![name.clone(), name, GENERATIONS_SHOWN_MAX];
+        let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
+        let mut unfinished: BTreeMap<(PackName, u32), BTreeMap<WorkState, u64>> = BTreeMap::new();
+        for row in reader.connection().fetch_all(UNFINISHED, values![]).await? {
+            let count = row.unsigned(3)?;
+            if count > 0 {
+                unfinished.entry((row.name(0)?, row.unsigned_32(1)?)).or_default().insert(row.work_state(2)?, count);
+            }
+        }
+        let statuses = rows.iter().map(|row| {
+            let generation = generation(row)?;
+            let unfinished = unfinished.remove(&(generation.pack.clone(), generation.number.0)).unwrap_or_default();
+            Ok(GenerationStatus { generation, unfinished })
+        });
+        statuses.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    /// A generation's component, compared with its digest.
+    pub async fn component(&self, generation: &Generation) -> Result<Bytes, StoreError> {
+        let expected = usize::try_from(generation.component_bytes).unwrap_or(usize::MAX);
+        let mut component = BytesMut::new();
+        let mut reader = self.reader().await?;
+        for first in (0..).step_by(usize::try_from(CHUNKS_PER_READ).unwrap_or(1)) {
+            let chunks = values![generation.component_digest.as_slice(), first, first + CHUNKS_PER_READ];
+            let rows = reader.connection().fetch_all(CHUNKS, chunks).await?;
+            for row in &rows {
+                component.extend_from_slice(&row.blob(0)?);
+            }
+            if rows.is_empty() || component.len() >= expected {
+                break;
+            }
+        }
+        let component = component.freeze();
+        // What was stored whole, before components had digests, is compared in size only.
+        let known = generation.component_digest != generation.digest;
+        let is_whole = component.len() == expected;
+        if is_whole && (!known || Sha256::digest(&component)[..] == generation.component_digest) {
+            return Ok(component);
+        }
+        Err(StoreError::Unusable(format!(
+            "the component of generation {} of pack `{}` in the store is not what was installed ({} of {expected} bytes): \
+             install the pack file again under another version, and activate that",
+            generation.number,
+            generation.pack,
+            component.len()
+        )))
+    }
+}
+
+macro_rules! generation_columns {
+    () => {
+        "generation.pack, generation.number, generation.number = pack.active_generation, generation.digest, \
+         generation.component_digest, generation.component_bytes, generation.installed_at, generation.activated_at, \
+         generation.manifest"
+    };
 }
 
 /// Active generations, and those with WorkItems that are neither done (4) nor dead (5).
 const SERVING: &str = "\
-    SELECT generation.pack, generation.number, generation.number = pack.active_generation, generation.digest, \
-    generation.manifest, generation.component \
+    SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
     WHERE generation.number = pack.active_generation OR (SELECT sum(counter.count) FROM work_item_counter AS counter \
     WHERE counter.pack = generation.pack AND counter.generation = generation.number AND counter.state < 4) > 0 \
     ORDER BY generation.pack, generation.number";
 
+const GENERATION: &str = concat!(
+    "SELECT ",
+    generation_columns!(),
+    " FROM generation JOIN pack ON pack.name = generation.pack WHERE generation.pack = ? AND generation.number = ?"
+);
+
+const GENERATIONS: &str = concat!(
+    "SELECT ",
+    generation_columns!(),
+    " FROM generation JOIN pack ON pack.name = generation.pack WHERE (? IS NULL OR generation.pack = ?) \
+     ORDER BY generation.pack, generation.number DESC LIMIT ?"
+);
+
+/// WorkItems that are neither done (4) nor dead (5).
+const UNFINISHED: &str = "\
+    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < 4 \
+    GROUP BY pack, generation, state";
+
 /// The number that a digest has, and the last one of its pack.
-const NUMBERS: &str = "\
+pub(super) const NUMBERS: &str = "\
     SELECT (SELECT number FROM generation WHERE pack = ? AND digest = ?), \
     (SELECT max(number) FROM generation WHERE pack = ?)";
 
-const INSERT_GENERATION: &str = "\
-    INSERT INTO generation (pack, number, digest, installed_at, manifest, component) VALUES (?, ?, ?, ?, ?, ?)";
+const CHUNKS: &str =
+    "SELECT bytes FROM component_chunk WHERE digest = ? AND position >= ? AND position < ? ORDER BY position";
 
-/// A pack to be installed and made active.
-#[derive(Debug, Clone)]
-pub(super) struct Installation {
-    pack: PackName,
-    digest: [u8; 32],
-    manifest: String,
-    component: Bytes,
-    now: Timestamp,
-}
-
-static INSERT_NAMESPACES: Statement = Statement::insert("namespace (name, created_at)", 2, Conflict::Keep("name"));
-
-static LOCK_PACK: Statement = Statement::lock(
-    "(name)",
-    1,
-    "SELECT pack.active_generation FROM wanted CROSS JOIN pack ON pack.name = wanted.name",
-    Lock::Update,
-);
-
-static ACTIVATE: Statement =
-    Statement::insert("pack (name, active_generation)", 2, Conflict::Set("name", "active_generation"));
-
-/// Makes namespaces known.
-pub(super) async fn ensure_namespaces(
-    unit: &mut Unit<'_>,
-    requests: Vec<(Vec<Namespace>, Timestamp)>,
-) -> Result<Answers<()>, sqlx::Error> {
-    let answers = requests.iter().map(|_| Ok(())).collect();
-    let names = requests.into_iter().flat_map(|(names, now)| names.into_iter().map(move |name| (name, now))).collect();
-    INSERT_NAMESPACES
-        .execute(&mut unit.connection, names, |values, (name, now)| {
-            values.push(name.as_str()).time(now);
-        })
-        .await?;
-    Ok(answers)
-}
-
-/// Installs packs, in order.
-pub(super) async fn install(
-    unit: &mut Unit<'_>,
-    installations: Vec<Installation>,
-) -> Result<Answers<Installed>, sqlx::Error> {
-    let mut answers = Vec::with_capacity(installations.len());
-    for installation in installations {
-        answers.push(Ok(install_one(unit, installation).await?));
-    }
-    Ok(answers)
-}
-
-async fn install_one(unit: &mut Unit<'_>, installation: Installation) -> Result<Installed, sqlx::Error> {
-    let Installation { pack, digest, manifest, component, now } = installation;
-    let bind_name = |values: &mut Values, pack: PackName| {
-        values.push(pack.as_str());
-    };
-    LOCK_PACK.execute(&mut unit.connection, vec![pack.clone()], bind_name).await?;
-    let numbers = values![pack.as_str(), digest.as_slice(), pack.as_str()];
-    let row = unit.connection.fetch_one(NUMBERS, numbers).await?;
-    let known = row.optional_unsigned_32(0)?;
-    let last = row.optional_unsigned_32(1)?;
-    let number = known.unwrap_or_else(|| last.unwrap_or(0) + 1);
-    if known.is_none() {
-        let generation =
-            values![pack.as_str(), number, digest.as_slice(), now.as_millis(), manifest, Vec::from(component)];
-        unit.connection.execute(INSERT_GENERATION, generation).await?;
-    }
-    let activate = |values: &mut Values, pack: PackName| {
-        values.push(pack.as_str()).push(number);
-    };
-    ACTIVATE.execute(&mut unit.connection, vec![pack], activate).await?;
-    Ok(Installed { number: GenerationNumber(number), new: known.is_none() })
+fn generation(row: &Row) -> Result<Generation, sqlx::Error> {
+    Ok(Generation {
+        pack: row.name(0)?,
+        number: GenerationNumber(row.unsigned_32(1)?),
+        active: row.value(2)?,
+        digest: row.digest(3)?,
+        component_digest: row.digest(4)?,
+        component_bytes: row.unsigned(5)?,
+        installed_at: row.time(6)?,
+        activated_at: row.optional_time(7)?,
+        manifest: row.value(8)?,
+    })
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 pub(crate) use super::loss::Loss;
 use super::{
-    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, LeaseTime, NewEvent, Store,
+    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent, Store,
     StoreOptions,
 };
 use crate::env::{Env, ManualClock, SeededEntropy};
@@ -138,7 +138,8 @@ impl Fixture {
     /// Makes the generation with this digest the active one.
     pub(crate) async fn install(&self, digest: u8) -> Installed {
         let component = Bytes::from_static(b"\0asm");
-        self.store.install_pack(&pack(), [digest; 32], "[pack]".to_owned(), component, self.now()).await.unwrap()
+        let (manifest, now) = ("[pack]".to_owned(), self.now());
+        self.store.install_pack(&pack(), [digest; 32], manifest, component, Installing::Active, now).await.unwrap()
     }
 
     /// The random part of an identifier, another one each time.

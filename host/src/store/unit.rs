@@ -104,6 +104,11 @@ impl<'c> Unit<'c> {
         *self.work_items.entry((scope.clone(), to)).or_default() += rows;
     }
 
+    /// A WorkItem leaves `from`, and its scope.
+    pub(super) fn uncount_work_item(&mut self, scope: &Scope, from: WorkState) {
+        *self.work_items.entry((scope.clone(), from)).or_default() -= 1;
+    }
+
     /// A message leaves `from` (`None`: it is new) and stands in `to`.
     pub(super) fn count_message(&mut self, from: Option<MessageState>, to: MessageState) {
         if let Some(from) = from {

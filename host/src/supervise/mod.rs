@@ -5,23 +5,30 @@
 //! - A pack's pool starts with its first loaded generation, and from then on runs until the host stops. What the queue
 //!   holds never starts, stops or rebuilds anything (SCH-3).
 //! - What is wrong with one pack is said in the readiness, and leaves the others alone.
-//! - Only packs that were given are served. Work of others stays in the store until they are given again.
+//! - The store says which generations serve: each runtime follows it, so that all serve the same.
 
 mod generations;
 mod pool;
+mod preview;
 mod readiness;
+mod rollout;
+mod start;
 #[cfg(test)]
 mod tests;
 
 pub use pool::Pool;
+pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
+pub use rollout::{Arrival, RolloutError, Switch, UploadPermit};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use metrics::{describe_gauge, gauge};
 use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,14 +36,29 @@ use tokio_util::sync::CancellationToken;
 use crate::claim::{ClaimOptions, Probe};
 use crate::env::{self, Env};
 use crate::execute::{ExecuteOptions, ExecutorParts, Flow, Generations};
-use crate::guest::{GuestHost, PackFile};
+use crate::guest::{GuestHost, LoadError};
 use crate::intake::{RouteConflict, RouteTable};
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::store::{Store, StoreError};
 
+use self::generations::Key;
+
 /// How long the store may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Generations that are loaded at once. The guest engine bounds compilations further; what it has compiled before loads
+/// fast and need not wait behind what it has not.
+const LOADS_MAX: usize = 4;
+
+/// Pack files that are read, checked and compiled at once.
+const UPLOADS_MAX: usize = 1;
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    describe_gauge!("forebay_guest_generations", "Generations whose compiled code is in memory");
+    describe_gauge!("forebay_guest_instances", "Guest instances that are being called");
+}
 
 /// What is supervised, and how.
 #[derive(Debug, Clone)]
@@ -47,8 +69,10 @@ pub struct SuperviseOptions {
     pub claim: ClaimOptions,
     /// How claimed rows are worked off.
     pub execute: ExecuteOptions,
-    /// The pause between two looks at pools and store.
+    /// The pause between two looks at pools and store; so long may another runtime's activation take to reach this one.
     pub reconcile: Duration,
+    /// How long a generation stays loaded once nothing refers to it.
+    pub linger: Duration,
     /// A pool in which nothing drained for so long is not ready. Longer than the poll interval and the flow deadline.
     pub stall: Duration,
     /// How long running executions may take to end when the host stops, before they are released.
@@ -62,6 +86,7 @@ impl Default for SuperviseOptions {
             claim: ClaimOptions::default(),
             execute: ExecuteOptions::default(),
             reconcile: Duration::from_secs(2),
+            linger: Duration::from_secs(10),
             stall: Duration::from_secs(60),
             drain: Duration::from_secs(15),
         }
@@ -92,6 +117,9 @@ pub enum SuperviseError {
     /// Two packs want the same route.
     #[error(transparent)]
     Conflict(#[from] RouteConflict),
+    /// What is installed cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// The store did not take them.
     #[error("the packs could not be installed: {0}")]
     Store(#[from] StoreError),
@@ -107,6 +135,11 @@ struct Shared {
     options: SuperviseOptions,
     parts: SuperviseParts,
     generations: Generations,
+    loads: Semaphore,
+    uploads: Arc<Semaphore>,
+    /// Called when there is a reason to look at the store before the next interval ends.
+    look: Notify,
+    reconciling: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     stop: CancellationToken,
@@ -115,32 +148,23 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pools: BTreeMap<PackName, Pool>,
-    /// Generations that are still to be loaded.
-    loading: BTreeSet<(PackName, GenerationNumber)>,
+    /// Generations that are being loaded.
+    loading: BTreeSet<Key>,
     /// Generations that could not be loaded, and why.
-    unloadable: BTreeMap<(PackName, GenerationNumber), String>,
+    unloadable: BTreeMap<Key, String>,
+    /// Loaded generations that nothing refers to, and since when.
+    unreferenced: BTreeMap<Key, Duration>,
+    /// The active generations that the routes were opened for.
+    open: Vec<Key>,
+    /// Why routes of some of them are closed.
+    closed: Vec<String>,
+    /// Files given at the start that could not take over from what is active, and why.
+    refused: Vec<String>,
     /// What the store's last probe said, if it failed.
     store_error: Option<String>,
 }
 
 impl Supervisor {
-    /// Installs `packs`, opens their routes, and starts loading and serving them in the background.
-    pub async fn start(
-        options: SuperviseOptions,
-        packs: Vec<PackFile>,
-        parts: SuperviseParts,
-    ) -> Result<Self, SuperviseError> {
-        let to_load = generations::install(&options.namespaces, packs, &parts).await?;
-        let supervisor = Self::idle(options, parts);
-        supervisor.state().loading = to_load.iter().map(generations::ToLoad::key).collect();
-        let tasks = vec![
-            env::spawn("generation loader", supervisor.clone().load_all(to_load)),
-            env::spawn("supervisor", supervisor.clone().run()),
-        ];
-        tasks.into_iter().for_each(|task| supervisor.keep(task));
-        Ok(supervisor)
-    }
-
     /// Remembers a task, to end it when the host stops; those that have ended are forgotten.
     fn keep(&self, task: JoinHandle<()>) {
         let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,6 +178,10 @@ impl Supervisor {
             options,
             parts,
             generations: Generations::default(),
+            loads: Semaphore::new(LOADS_MAX),
+            uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
+            look: Notify::new(),
+            reconciling: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             tasks: Mutex::default(),
             stop: CancellationToken::new(),
@@ -166,13 +194,30 @@ impl Supervisor {
             tokio::select! {
                 () = self.shared.stop.cancelled() => return,
                 () = env::sleep(self.shared.options.reconcile) => {}
+                () = self.shared.look.notified() => {}
             }
             self.tick().await;
         }
     }
 
-    /// Probes the store, tells the pools, and restarts what is dead.
+    /// Probes the store, tells the pools, restarts what is dead, and follows what the store says is to be served.
     pub async fn tick(&self) {
+        self.look_after_pools().await;
+        // The probe tells of a store that does not answer; what is served stays so meanwhile.
+        if let Err(error) = self.reconcile().await {
+            tracing::debug!(%error, "what is to be served could not be read");
+        }
+        self.measure();
+    }
+
+    /// Says what guests hold of this process: what is retired must not stay.
+    fn measure(&self) {
+        let holdings = self.shared.parts.guests.holdings();
+        gauge!("forebay_guest_generations").set(holdings.generations as f64);
+        gauge!("forebay_guest_instances").set(holdings.instances as f64);
+    }
+
+    async fn look_after_pools(&self) {
         let store_error = match timeout(PROBE_TIMEOUT, self.shared.parts.store.probe()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -209,8 +254,11 @@ impl Supervisor {
         for ((pack, number), error) in &state.unloadable {
             reasons.push(format!("generation {number} of pack `{pack}` could not be loaded: {error}"));
         }
+        reasons.extend(state.closed.iter().chain(&state.refused).cloned());
         let now = self.shared.parts.env.clock.monotonic();
-        for (pack, pool) in &state.pools {
+        // A pool that has nothing to execute anything by does not drain, and need not.
+        let at_work = |pack: &PackName| !self.shared.generations.numbers(pack).is_empty();
+        for (pack, pool) in state.pools.iter().filter(|(pack, _)| at_work(pack)) {
             reasons.extend(readiness::complaint(pack, pool.condition(), now, self.shared.options.stall));
         }
         Readiness::from_reasons(reasons)
@@ -233,7 +281,7 @@ impl Supervisor {
     fn loaded(&self, pack: &PackName, number: GenerationNumber, flow: Arc<dyn Flow>) {
         self.shared.generations.insert(pack.clone(), number, flow);
         let mut state = self.state();
-        state.loading.remove(&(pack.clone(), number));
+        state.unloadable.remove(&(pack.clone(), number));
         match state.pools.get(pack) {
             Some(pool) => pool.wake(),
             None => {

@@ -1,5 +1,8 @@
 //! The supervisor: what refuses a start, what readiness says, and that one pack's trouble is its own.
 
+mod preview;
+mod rollout;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,13 +37,21 @@ fn parts(harness: &Harness) -> SuperviseParts {
     }
 }
 
+/// What the harness has installed is no component: it is not to be served.
+async fn nothing_is_active(harness: &Harness) {
+    harness.store.activate(&pack(), None, None, harness.now()).await.unwrap();
+}
+
 /// A pack file whose component is none.
 fn unloadable(name: &str, route: &str) -> PackFile {
     let mut manifest = Manifest { name: name.parse().unwrap(), ..manifest(FailedHeadPolicy::DEFAULT) };
     manifest.routes[0].path = route.parse().unwrap();
+    let manifest_text = format!(
+        "name = \"{name}\"\nversion = \"1.0.0\"\n[build]\nkind = \"rust\"\n[[routes]]\npath = \"{route}\"\nverify = \"plain\"\n"
+    );
     PackFile {
         manifest,
-        manifest_text: String::new(),
+        manifest_text,
         component: Bytes::from_static(b"not a component"),
         digest: [u8::try_from(name.len()).unwrap(); 32],
     }
@@ -68,6 +79,7 @@ async fn a_pack_that_is_given_twice_refuses_the_start() {
 #[tokio::test]
 async fn a_pack_that_cannot_be_loaded_is_named_by_readiness_and_stops_nobody_else() {
     let harness = Harness::new().await;
+    nothing_is_active(&harness).await;
     let supervisor = Supervisor::start(options(), vec![unloadable("broken", "b")], parts(&harness)).await.unwrap();
     assert_eq!(supervisor.readiness().reasons, ["generation 1 of pack `broken` is still being loaded"]);
     while supervisor.readiness().reasons[0].ends_with("is still being loaded") {
@@ -89,27 +101,27 @@ async fn a_pack_that_cannot_be_loaded_is_named_by_readiness_and_stops_nobody_els
 #[tokio::test]
 async fn a_generation_that_a_replay_brings_back_is_loaded_again() {
     let harness = Harness::new().await;
+    nothing_is_active(&harness).await;
     let supervisor = Supervisor::idle(options(), parts(&harness));
-    supervisor.serve_generation(&pack(), harness.generation);
-    assert!(supervisor.readiness().ready, "a pack that was not given is not served");
-    let native = Arc::new(NoopFlow::new(Arc::new(manifest(FailedHeadPolicy::DEFAULT))));
-    supervisor.loaded(&pack(), GenerationNumber(7), native);
+    supervisor.reconcile().await.unwrap();
+    assert!(supervisor.readiness().ready, "nothing refers to it");
     harness.enqueue(["a"]).await;
     for _ in 0..2 {
         supervisor.serve_generation(&pack(), harness.generation);
-        assert!(supervisor.readiness().reasons[0].ends_with("is still being loaded"));
+        supervisor.reconcile().await.unwrap();
+        // What the harness has installed is no component: that it was tried shows in the readiness.
+        while supervisor.readiness().reasons[0].ends_with("is still being loaded") {
+            tokio::task::yield_now().await;
+        }
+        assert!(supervisor.readiness().reasons[0].contains("could not be loaded"));
     }
-    // What the harness has installed is no component: that it was tried shows in the readiness.
-    while supervisor.readiness().reasons[0].ends_with("is still being loaded") {
-        tokio::task::yield_now().await;
-    }
-    assert!(supervisor.readiness().reasons[0].contains("could not be loaded"));
     supervisor.drain().await;
 }
 
 #[tokio::test]
 async fn readiness_follows_the_store_and_the_shutdown() {
     let harness = Harness::new().await;
+    nothing_is_active(&harness).await;
     let supervisor = Supervisor::start(options(), Vec::new(), parts(&harness)).await.unwrap();
     supervisor.tick().await;
     assert!(supervisor.readiness().ready);

@@ -14,7 +14,7 @@ use super::keys::{ClaimKey, LaneNumber};
 use super::schedule::{self, Schedule};
 use super::values::Entry;
 use crate::lanes::{Charge, Permit, Turn, Verdict};
-use crate::model::lane::Gate;
+use crate::model::destination_lane::Gate;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, Settled, Settlement};

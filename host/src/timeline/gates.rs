@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::env;
-use crate::model::lane::{Gate, LaneName};
+use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::names::{DestinationName, Namespace};
 use crate::store::{GateRow, Store};
 

@@ -27,8 +27,8 @@ use std::path::Path;
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
 use super::values::{Entry, ShardState, read_lane};
+use crate::model::destination_lane::LaneName;
 use crate::model::ids::MessageId;
-use crate::model::lane::LaneName;
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 

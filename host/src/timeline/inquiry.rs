@@ -5,7 +5,7 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::lanes::Held;
-use crate::model::lane::{Gate, LaneName};
+use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::store::ShardId;

@@ -14,7 +14,7 @@ use super::keys::LaneNumber;
 use super::signals::Signals;
 use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Held, TurnLimits, TwoLevelDrr};
 use crate::model::destination::Destinations;
-use crate::model::lane::{LaneName, Ordering};
+use crate::model::destination_lane::{LaneName, Ordering};
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use super::frame::{Fields, time_bytes};
 use super::keys::{self, ClaimKey, LaneNumber, Position};
+use crate::model::destination_lane::{LaneName, OrderingDomain};
 use crate::model::ids::MessageId;
-use crate::model::lane::{LaneName, OrderingDomain};
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;

@@ -7,5 +7,6 @@ mod full_disk;
 mod https;
 mod overload;
 mod pipeline;
+mod rollout;
 mod shutdown;
 mod startup;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
-use crate::model::lane::OrderingDomain;
+use crate::model::destination_lane::OrderingDomain;
 use crate::store::{GateRow, ShardRow};
 use crate::timeline::{LaneView, ShardView};
 

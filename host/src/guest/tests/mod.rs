@@ -90,7 +90,7 @@ async fn flow_within(
 }
 
 /// An example pack, as `make guests` builds it; built here if it is older than what it is made of.
-fn example(name: &str) -> PackFile {
+pub(crate) fn example(name: &str) -> PackFile {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -10,9 +10,9 @@ use super::super::sink::{Answer, Received, Sink};
 use super::super::trust;
 use super::*;
 use crate::model::destination::LaneLimits;
+use crate::model::destination_lane::Ordering;
 use crate::model::event::Header;
 use crate::model::ids::MessageId;
-use crate::model::lane::Ordering;
 use crate::model::message::{Outcome, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 

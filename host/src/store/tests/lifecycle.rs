@@ -263,6 +263,7 @@ async fn a_generation_serves_while_it_is_active_or_work_refers_to_it() {
     // A rollback is an activation.
     assert_eq!(fixture.install(1).await, Installed { number: GenerationNumber(1), new: false });
     assert_eq!(serving().await, [(1, true)]);
-    let stored = fixture.store.serving_generations().await.unwrap().remove(0);
-    assert_eq!((stored.digest, stored.manifest.as_str(), &stored.component[..]), ([1; 32], "[pack]", &b"\0asm"[..]));
+    let stored = fixture.store.generation(&pack(), GenerationNumber(1)).await.unwrap().unwrap();
+    assert_eq!((stored.digest, stored.manifest.as_str()), ([1; 32], "[pack]"));
+    assert_eq!(fixture.store.component(&stored).await.unwrap(), &b"\0asm"[..]);
 }

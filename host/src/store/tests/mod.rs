@@ -5,6 +5,7 @@ mod lifecycle;
 pub(super) mod mariadb;
 mod on_mariadb;
 mod on_sqlite;
+mod rollout;
 mod shared;
 pub(super) mod tamper;
 

@@ -14,6 +14,8 @@ mod costs;
 mod covering;
 #[path = "conformance/finishing.rs"]
 mod finishing;
+#[path = "conformance/generations.rs"]
+mod generations;
 #[path = "conformance/lanes.rs"]
 mod lanes;
 #[path = "conformance/listing.rs"]

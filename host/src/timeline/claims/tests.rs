@@ -6,8 +6,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::model::destination::{Destination, Destinations, LaneLimits};
+use crate::model::destination_lane::Ordering;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
-use crate::model::lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
 use crate::store::ShardId;

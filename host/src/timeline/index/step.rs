@@ -3,8 +3,8 @@
 use rocksdb::WriteBatch;
 
 use super::{EXACT_LANES_MAX, Index, Lane, Lanes, LineStart, OVERFLOW_DOMAINS};
+use crate::model::destination_lane::{LaneName, OrderingDomain};
 use crate::model::ids::MessageId;
-use crate::model::lane::{LaneName, OrderingDomain};
 use crate::model::time::Timestamp;
 use crate::timeline::database::{Broken, Database, Scan};
 use crate::timeline::keys::{self, ClaimKey, Family, LaneNumber, Position};

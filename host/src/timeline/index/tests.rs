@@ -4,7 +4,7 @@ use rocksdb::WriteBatch;
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::lane::OrderingDomain;
+use crate::model::destination_lane::OrderingDomain;
 use crate::timeline::values::Place;
 
 const SHARD: ShardId = ShardId(3);

@@ -1,7 +1,7 @@
 //! Gates, ordered lanes, and what is sent again.
 
 use super::*;
-use crate::model::lane::{Gate, Ordering};
+use crate::model::destination_lane::{Gate, Ordering};
 use crate::store::{Cancelled, GateChange, Redriven, Resolution, Resolved, SetBy};
 
 impl World {

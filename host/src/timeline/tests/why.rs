@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lanes::Held;
-use crate::model::lane::{Gate, Ordering};
+use crate::model::destination_lane::{Gate, Ordering};
 
 impl World {
     async fn why(&self, running: &Running, id: MessageId) -> Held {

@@ -2,7 +2,7 @@
 
 use super::publishing::{acquire, admit, record, scheduled};
 use super::*;
-use crate::model::lane::Gate;
+use crate::model::destination_lane::Gate;
 use crate::model::message::{AfterAttempt, NewMessage};
 use crate::store::{GateChange, GateRow, Redriven, Resolution, Resolved, SetBy};
 

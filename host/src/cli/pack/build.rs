@@ -1,27 +1,16 @@
-//! `forebay pack`: from an author's folder to a pack file, and what a pack can do.
+//! `forebay pack build` and `check`: from an author's folder to a pack file, and what a pack can do.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde::Serialize;
 
-use super::exit::Failure;
-use super::output::{fields, print};
+use crate::cli::exit::Failure;
+use crate::cli::output::{fields, print};
 use crate::guest::{PackBuild, PackReport, build_pack, check_pack};
 
-/// `forebay pack`.
-#[derive(Debug, Subcommand)]
-pub(super) enum Verb {
-    /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
-    #[command(after_help = "Examples:\n  forebay pack build .\n  forebay pack build packs/orders --output orders.fpk")]
-    Build(BuildArguments),
-    /// Say what a pack file declares and can do, or why no host would serve it
-    #[command(after_help = "Example:\n  forebay pack check orders.fpk")]
-    Check(CheckArguments),
-}
-
 #[derive(Debug, Args)]
-pub(super) struct BuildArguments {
+pub(in crate::cli) struct BuildArguments {
     /// The folder with the pack.toml
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
@@ -37,7 +26,7 @@ pub(super) struct BuildArguments {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CheckArguments {
+pub(in crate::cli) struct CheckArguments {
     /// The pack file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -61,14 +50,7 @@ struct Report {
     exports: Vec<String>,
 }
 
-pub(super) fn run(verb: Verb) -> Result<(), Failure> {
-    match verb {
-        Verb::Build(arguments) => build(&arguments),
-        Verb::Check(arguments) => check(&arguments),
-    }
-}
-
-fn build(arguments: &BuildArguments) -> Result<(), Failure> {
+pub(super) fn build(arguments: &BuildArguments) -> Result<(), Failure> {
     let wanted = PackBuild {
         folder: &arguments.folder,
         output: arguments.output.as_deref(),
@@ -79,7 +61,7 @@ fn build(arguments: &BuildArguments) -> Result<(), Failure> {
     show(Report::of(&built.report, built.file.display().to_string()), arguments.json)
 }
 
-fn check(arguments: &CheckArguments) -> Result<(), Failure> {
+pub(super) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     let named = |reason: String| Failure::Failed(format!("{}: {reason}", arguments.file.display()));
     let bytes = std::fs::read(&arguments.file).map_err(|error| named(error.to_string()))?;
     let report = check_pack(&bytes).map_err(|error| named(error.to_string()))?;

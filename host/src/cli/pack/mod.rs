@@ -1,0 +1,92 @@
+//! `forebay pack`: from an author's folder to a pack file, and from a pack file to the generation that serves.
+
+mod build;
+mod diff;
+mod preview;
+mod rollout;
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::Subcommand;
+
+use super::exit::Failure;
+use crate::model::names::PackName;
+
+/// `forebay pack`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
+    #[command(after_help = "Examples:\n  forebay pack build .\n  forebay pack build packs/orders --output orders.fpk")]
+    Build(build::BuildArguments),
+    /// Say what a pack file declares and can do, or why no host would serve it
+    #[command(after_help = "Example:\n  forebay pack check orders.fpk")]
+    Check(build::CheckArguments),
+    /// Hand a pack file to a running host, as a new generation of its pack
+    #[command(after_help = rollout::INSTALL_HELP)]
+    Install(rollout::InstallArguments),
+    /// List generations: where each stands, and what still refers to it
+    #[command(after_help = rollout::LIST_HELP)]
+    List(rollout::ListArguments),
+    /// Make a generation the active one: new events are admitted under it
+    #[command(after_help = rollout::ACTIVATE_HELP)]
+    Activate(rollout::ActivateArguments),
+    /// Go back to the generation that was active before
+    #[command(after_help = "Examples:\n  forebay pack rollback orders\n  forebay pack rollback orders --to 3")]
+    Rollback(rollout::RollbackArguments),
+    /// Close a pack's routes; what was admitted is worked off
+    Deactivate(rollout::DeactivateArguments),
+    /// Move what waits for a generation to another one, or have it end as dead
+    #[command(after_help = rollout::DRAIN_HELP)]
+    Drain(rollout::DrainArguments),
+    /// Run a pack over past events without effects, and show what it does differently
+    #[command(after_help = preview::HELP)]
+    Preview(preview::Arguments),
+}
+
+pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Build(arguments) => build::build(&arguments),
+        Verb::Check(arguments) => build::check(&arguments),
+        Verb::Install(arguments) => rollout::install(arguments).await,
+        Verb::List(arguments) => rollout::list(arguments).await,
+        Verb::Activate(arguments) => rollout::activate(arguments).await,
+        Verb::Rollback(arguments) => rollout::rollback(arguments).await,
+        Verb::Deactivate(arguments) => rollout::deactivate(arguments).await,
+        Verb::Drain(arguments) => rollout::drain(arguments).await,
+        Verb::Preview(arguments) => preview::preview(arguments).await,
+    }
+}
+
+/// A generation as people write it: `orders@3`.
+#[derive(Debug, Clone)]
+pub(super) struct GenerationName {
+    pack: PackName,
+    number: u32,
+}
+
+impl FromStr for GenerationName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (pack, number) = text
+            .split_once('@')
+            .ok_or_else(|| format!("a generation is PACK@N, like {text}@1: `forebay pack list` shows them"))?;
+        let pack = pack.parse().map_err(|error| format!("{error}"))?;
+        match number.parse() {
+            Ok(number @ 1..) => Ok(Self { pack, number }),
+            Ok(0) | Err(_) => Err(format!("`{number}` is no generation's number: they are 1 and up")),
+        }
+    }
+}
+
+impl fmt::Display for GenerationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pack, self.number)
+    }
+}
+
+/// Reads a pack file whole.
+fn read_file(file: &std::path::Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
+}

@@ -1,0 +1,250 @@
+//! Draining: what still refers to a generation is moved to another one, or ends as dead.
+//!
+//! Invariants:
+//! - Work that runs is left alone: it ends on the generation that it runs on. A row whose lease has run out is no longer
+//!   running, and is taken; whoever held it finds it gone if it ended, and is fenced by the next claim if it moved.
+//! - A row that moves keeps its place in its lane, its attempts and its failures. The Event is not written.
+//! - Every transaction takes a bounded number of rows; so does one call.
+//!
+//! Rows are locked WorkItem first, then lane.
+
+use super::dialect::Lock;
+use super::statement::Statement;
+use super::stored::{Values, values, work_state_code};
+use super::unit::{Answers, Scope, Unit, all_written};
+use super::writer::Control;
+use super::{Store, StoreError, lane};
+use crate::model::failure::FailureClass;
+use crate::model::names::PackName;
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
+
+/// Rows that one call takes: a few seconds' work. What is left is said, and is for the next call.
+pub const DRAIN_ROWS_MAX: u64 = 20_000;
+
+/// Rows that one transaction takes.
+const BATCH_ROWS: u32 = 256;
+
+/// Where the work of a generation goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainTarget {
+    /// It runs on this generation of the same pack.
+    Generation(GenerationNumber),
+    /// It ends as dead. It can be replayed, on the generation that it leaves.
+    DeadLetter,
+}
+
+/// What a call to drain a generation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drained {
+    /// Rows that were moved, or ended.
+    pub rows: u64,
+    /// Rows that still refer to the generation: they run, or [`DRAIN_ROWS_MAX`] was reached.
+    pub left: u64,
+}
+
+/// One transaction's part of a drain.
+#[derive(Debug, Clone)]
+pub(super) struct Drain {
+    pub(super) pack: PackName,
+    pub(super) from: GenerationNumber,
+    pub(super) target: DrainTarget,
+    /// The ordinals of rows that seemed to refer to it.
+    pub(super) rows: Vec<i64>,
+    pub(super) now: Timestamp,
+}
+
+/// How many rows a transaction moved or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DrainedRows(pub(super) u64);
+
+impl Store {
+    /// Moves what waits for generation `from` to another one, or ends it as dead, as `target` says.
+    pub async fn drain_generation(
+        &self,
+        pack: &PackName,
+        from: GenerationNumber,
+        target: DrainTarget,
+        now: Timestamp,
+    ) -> Result<Drained, StoreError> {
+        let mut drained = Drained::default();
+        let mut after = i64::MIN;
+        while drained.rows < DRAIN_ROWS_MAX {
+            let rows = self.waiting_after(pack, from, after).await?;
+            let Some(last) = rows.last() else { break };
+            after = *last;
+            let drain = Drain { pack: pack.clone(), from, target, rows, now };
+            drained.rows += self.writer.control(|reply| Control::Drain(drain, reply)).await?.0;
+        }
+        drained.left = self.unfinished(pack, from).await?;
+        Ok(drained)
+    }
+
+    /// Unfinished WorkItems that run on a generation.
+    async fn unfinished(&self, pack: &PackName, number: GenerationNumber) -> Result<u64, StoreError> {
+        let mut reader = self.reader().await?;
+        reader
+            .connection()
+            .fetch_one(UNFINISHED, values![pack.as_str(), number.0])
+            .await?
+            .unsigned(0)
+            .map_err(Into::into)
+    }
+
+    /// Rows of a generation with a larger ordinal, in order: one walk through the table serves the whole drain.
+    async fn waiting_after(&self, pack: &PackName, from: GenerationNumber, after: i64) -> Result<Vec<i64>, StoreError> {
+        if self.unfinished(pack, from).await? == 0 {
+            return Ok(Vec::new());
+        }
+        let mut reader = self.reader().await?;
+        let rows = reader.connection().fetch_all(WAITING, values![after, pack.as_str(), from.0, BATCH_ROWS]).await?;
+        Ok(rows.iter().map(|row| row.value(0)).collect::<Result<_, sqlx::Error>>()?)
+    }
+}
+
+const UNFINISHED: &str = "\
+    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < 4";
+
+/// Neither done (4) nor dead (5).
+const WAITING: &str = "\
+    SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < 4 ORDER BY ordinal LIMIT ?";
+
+static LOAD: Statement = Statement::lock(
+    "(ordinal)",
+    1,
+    "SELECT work_item.ordinal, work_item.pack, work_item.work_type, work_item.generation, work_item.state, \
+     work_item.turn, work_item.lane_id, work_item.epoch FROM wanted \
+     CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal",
+    Lock::Update,
+);
+
+static MOVE: Statement = Statement::update(
+    "work_item",
+    "generation = moved.column5",
+    "moved",
+    5,
+    "work_item.ordinal = moved.column1 AND work_item.generation = moved.column2 AND work_item.state = moved.column3 \
+     AND work_item.epoch = moved.column4",
+);
+
+static END: Statement = Statement::update(
+    "work_item",
+    "state = 5, turn = lane_ordinal, lane_id = NULL, lease_token = NULL, finished_at = ended.column5, \
+     failure_class = ended.column6, failure_message = ended.column7",
+    "ended",
+    7,
+    "work_item.ordinal = ended.column1 AND work_item.generation = ended.column2 AND work_item.state = ended.column3 \
+     AND work_item.epoch = ended.column4",
+);
+
+/// A row that waits for its generation.
+struct Row {
+    ordinal: i64,
+    scope: Scope,
+    state: WorkState,
+    turn: i64,
+    lane_id: Option<i64>,
+    epoch: u32,
+}
+
+/// Applies drains in order.
+pub(super) async fn apply(unit: &mut Unit<'_>, drains: Vec<Drain>) -> Result<Answers<DrainedRows>, sqlx::Error> {
+    let mut answers = Vec::with_capacity(drains.len());
+    for drain in drains {
+        let rows = load(unit, &drain).await?;
+        let count = rows.len() as u64;
+        match drain.target {
+            DrainTarget::Generation(to) => move_to(unit, rows, to).await?,
+            DrainTarget::DeadLetter => end(unit, rows, drain.now).await?,
+        }
+        answers.push(Ok(DrainedRows(count)));
+    }
+    Ok(answers)
+}
+
+/// The rows that are as the drain wants them, held.
+async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Error> {
+    let now = unit.time(drain.now).as_millis();
+    let mut rows = LOAD
+        .fetch(
+            &mut unit.connection,
+            drain.rows.clone(),
+            |values, ordinal| {
+                values.push(ordinal);
+            },
+            |row| {
+                Ok(Row {
+                    ordinal: row.value(0)?,
+                    scope: Scope {
+                        pack: row.name(1)?,
+                        work_type: row.work_type(2)?,
+                        generation: GenerationNumber(row.unsigned_32(3)?),
+                    },
+                    state: row.work_state(4)?,
+                    turn: row.value(5)?,
+                    lane_id: row.value(6)?,
+                    epoch: row.unsigned_32(7)?,
+                })
+            },
+        )
+        .await?;
+    rows.retain(|row| {
+        row.scope.pack == drain.pack && row.scope.generation == drain.from && row.state.waits(row.turn, now)
+    });
+    rows.sort_unstable_by_key(|row| row.ordinal);
+    Ok(rows)
+}
+
+impl WorkState {
+    /// Whether a row in this state, with this turn, is nobody's at `now`.
+    fn waits(self, turn: i64, now: i64) -> bool {
+        match self {
+            WorkState::Blocked | WorkState::Ready | WorkState::Delayed => true,
+            // The turn of a row in work is the end of its lease.
+            WorkState::Processing => turn <= now,
+            WorkState::Done | WorkState::Dead => false,
+        }
+    }
+}
+
+impl Row {
+    /// What a statement finds the row by, as it was read.
+    fn bind(&self, values: &mut Values) {
+        values.push(self.ordinal).push(self.scope.generation.0).push(work_state_code(self.state)).push(self.epoch);
+    }
+}
+
+async fn move_to(unit: &mut Unit<'_>, rows: Vec<Row>, to: GenerationNumber) -> Result<(), sqlx::Error> {
+    for row in &rows {
+        unit.uncount_work_item(&row.scope, row.state);
+        unit.count_work_items(&Scope { generation: to, ..row.scope.clone() }, None, row.state, 1);
+    }
+    unit.work_changed |= !rows.is_empty();
+    let expected = rows.len();
+    let moved = MOVE
+        .execute(&mut unit.connection, rows, |values, row| {
+            row.bind(values);
+            values.push(to.0);
+        })
+        .await?;
+    all_written(moved, expected)
+}
+
+async fn end(unit: &mut Unit<'_>, rows: Vec<Row>, now: Timestamp) -> Result<(), sqlx::Error> {
+    for row in &rows {
+        unit.count_work_items(&row.scope, Some(row.state), WorkState::Dead, 1);
+    }
+    // Whoever is not blocked is its lane's head, or has left it.
+    let heads = rows.iter().filter(|row| row.state != WorkState::Blocked).filter_map(|row| row.lane_id).collect();
+    let expected = rows.len();
+    let ended = END
+        .execute(&mut unit.connection, rows, |values, row| {
+            row.bind(values);
+            let message = format!("an operator drained generation {} and had its work end", row.scope.generation);
+            values.time(now).push(FailureClass::Host.as_str()).push(message);
+        })
+        .await?;
+    all_written(ended, expected)?;
+    lane::advance(unit, heads).await
+}
