@@ -14,7 +14,7 @@ use super::routes::OpenRoute;
 use super::verify::{Signed, verify};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
-use crate::model::pack::{Ordering, Route};
+use crate::model::pack::Route;
 use crate::model::time::Timestamp;
 use crate::secrets::Secret;
 use crate::store::{Delivery, NewEvent};
@@ -43,7 +43,7 @@ pub(super) struct Judged {
 pub(super) enum Lane {
     /// In the lane of its source, or its route has no lanes.
     AsDeclared,
-    /// In no lane, because the request lacks the source key that its route orders by.
+    /// In the lane of no source, because the request lacks the source key that its route orders by.
     Unordered,
 }
 
@@ -56,9 +56,9 @@ impl Submission {
         let keys = keys::find(route, &headers, &body)?;
 
         let receipt_id = ReceiptId::new(now, receipt);
-        let lane = match (route.ordering, &keys.source) {
-            (Ordering::Source, None) => Lane::Unordered,
-            (Ordering::Source, Some(_)) | (Ordering::None, _) => Lane::AsDeclared,
+        let lane = match (&route.source_key, &keys.source) {
+            (Some(_), None) => Lane::Unordered,
+            (Some(_), Some(_)) | (None, _) => Lane::AsDeclared,
         };
         let event = NewEvent {
             id: EventId::new(now, event),
@@ -79,6 +79,7 @@ impl Submission {
             content_type: content_type(&headers),
             headers: kept(route, &headers),
             received_at: now,
+            ordering: route.ordering,
             events: vec![event],
         };
         Ok(Judged { delivery, lane })

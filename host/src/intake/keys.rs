@@ -24,7 +24,7 @@ pub(super) const KEY_BYTES_MAX: usize = 512;
 pub(super) struct Keys {
     /// `None` if the route declares none.
     pub(super) delivery: Option<String>,
-    /// `None` if the route does not order by source, or the request has none.
+    /// `None` if the route has no lanes of sources, or the request has none.
     pub(super) source: Option<String>,
     /// By the route's rule.
     pub(super) queue_class: QueueClass,
@@ -33,7 +33,7 @@ pub(super) struct Keys {
 /// Finds the keys of a request to `route`. Parses the body once, and only if a key is in it.
 pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Keys, Refusal> {
     let source_rule = match route.ordering {
-        Ordering::Source => route.source_key.as_ref(),
+        Ordering::Source | Ordering::Delivery => route.source_key.as_ref(),
         Ordering::None => None,
     };
     let delivery_rule = route.delivery_key.as_ref();

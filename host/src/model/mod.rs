@@ -10,6 +10,7 @@ pub mod destination;
 pub mod event;
 pub mod failure;
 pub mod ids;
+pub mod lane;
 pub mod message;
 pub mod names;
 pub mod pack;

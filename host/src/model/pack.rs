@@ -178,6 +178,9 @@ pub enum Ordering {
     None,
     /// Those of one source key one after another, in order of arrival.
     Source,
+    /// All of the route one after another, in order of arrival; and if it has source keys, also behind those of its source
+    /// that came in by other routes.
+    Delivery,
 }
 
 /// What a head that does not succeed does to the items behind it.

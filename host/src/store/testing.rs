@@ -19,7 +19,7 @@ use crate::model::event::Header;
 use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, RuntimeId, WorkItemId};
 use crate::model::message::NewMessage;
 use crate::model::names::{Namespace, PackName};
-use crate::model::pack::GenerationNumber;
+use crate::model::pack::{self, GenerationNumber};
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
@@ -174,6 +174,7 @@ impl Fixture {
             content_type: "application/json".to_owned(),
             headers: vec![Header { name: "x-github-event".to_owned(), value: Bytes::from_static(b"push") }],
             received_at: self.now(),
+            ordering: pack::Ordering::Source,
             events,
         }
     }

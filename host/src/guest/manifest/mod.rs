@@ -200,9 +200,13 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
     let answer = table.optional("answer").map_or(Ok(Answer::Receipt), answer)?;
     let ordering = match table.optional("ordering") {
         None => Ordering::None,
-        Some(ordering) => ordering.choice(&[("none", Ordering::None), ("source", Ordering::Source)])?,
+        Some(ordering) => ordering.choice(&[
+            ("none", Ordering::None),
+            ("source", Ordering::Source),
+            ("delivery", Ordering::Delivery),
+        ])?,
     };
-    let (source_key, failed_head) = match ordering {
+    let source_key = match ordering {
         Ordering::None => {
             for key in ["source_key", "failed_head"] {
                 if let Some(stray) = table.optional(key) {
@@ -211,14 +215,12 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
                     );
                 }
             }
-            (None, FailedHeadPolicy::DEFAULT)
+            None
         }
-        Ordering::Source => {
-            let source_key = table.required("source_key", "{ pointer = \"/repository/full_name\" }")?;
-            let failed_head = table.optional("failed_head").map_or(Ok(FailedHeadPolicy::DEFAULT), failed_head)?;
-            (Some(key_rule(source_key)?), failed_head)
-        }
+        Ordering::Source => Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?),
+        Ordering::Delivery => table.optional("source_key").map(key_rule).transpose()?,
     };
+    let failed_head = table.optional("failed_head").map_or(Ok(FailedHeadPolicy::DEFAULT), failed_head)?;
     let verification = verified.verification;
     Ok(Route { path, verification, delivery_key, source_key, ordering, failed_head, queue_class, keep_headers, answer })
 }
