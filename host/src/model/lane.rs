@@ -96,6 +96,32 @@ pub fn promote(successors: impl IntoIterator<Item = Successor>) -> BTreeMap<i64,
     promoted
 }
 
+/// What is seen of a lane in which somebody waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// The head, if it stands in the lane, has not ended well, and is not behind the first one who waits.
+    pub head: Option<i64>,
+    /// The first who waits. It may be the head itself, and wait in its other lane.
+    pub first: i64,
+    /// What the first one counts.
+    pub blockers: Blockers,
+    /// The head of the first one's other lane, if it has one.
+    pub other_head: Option<Option<i64>>,
+}
+
+impl Line {
+    /// What is wrong, if nobody will ever let this lane go on: the first one has to be its head, with these blockers.
+    pub fn amiss(self) -> Option<Blockers> {
+        if self.head.is_some_and(|head| head != self.first) {
+            return None;
+        }
+        let elsewhere = self.other_head.is_some_and(|head| head != Some(self.first));
+        let blockers = Blockers(u32::from(elsewhere));
+        let waits_rightly = self.head == Some(self.first) && self.blockers == blockers && elsewhere;
+        (!waits_rightly).then_some(blockers)
+    }
+}
+
 /// Whether a head that came to `state` lets its lanes go on. `leaves_lanes` says so of one that did not succeed.
 pub const fn lets_go_on(state: WorkState, leaves_lanes: bool) -> bool {
     match state {

@@ -13,6 +13,7 @@ use super::outbox::{self, Emitted};
 use super::packs::{Installation, Installed};
 use super::replay::{self, Replay, Replayed};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
+use super::sweep::{self, Suspect};
 use super::transitions::{self, Book, Cancel, Owned, Reschedule};
 use super::unit::Unit;
 use super::{claiming, finalize, materialize, packs};
@@ -37,6 +38,7 @@ pub(super) enum Control {
     Renew(Renewal, Reply<Vec<WorkItemId>>),
     SkipDead(WorkItemId, Reply<bool>),
     Replay(Replay, Reply<Replayed>),
+    Sweep(Vec<Suspect>, Reply<u64>),
     Claim(ClaimRequest, Reply<Vec<ClaimedWorkItem>>),
     Admit(Owned<AdmissionRequest>, Reply<Vec<Admission>>),
     Record(Owned<OutcomeRecord>, Reply<Vec<bool>>),
@@ -64,6 +66,7 @@ impl Control {
             Control::Admit(request, _) | Control::Expire(request, _) => request.items.len(),
             Control::Record(request, _) => request.items.len(),
             Control::EnsureNamespaces(names, _, _) => names.len(),
+            Control::Sweep(suspects, _) => suspects.len(),
             Control::SkipDead(..)
             | Control::Replay(..)
             | Control::Cancel(..)
@@ -146,6 +149,7 @@ pub(super) struct Group {
     renewals: Batch<Renewal, Vec<WorkItemId>>,
     skips: Batch<WorkItemId, bool>,
     replays: Batch<Replay, Replayed>,
+    sweeps: Batch<Vec<Suspect>, u64>,
     outcomes: Batch<Owned<OutcomeRecord>, Vec<bool>>,
     cancels: Batch<Cancel, Cancelled>,
     reschedules: Batch<Reschedule, Rescheduled>,
@@ -179,6 +183,7 @@ impl Group {
             Control::Renew(renewal, reply) => self.renewals.push(renewal, reply),
             Control::SkipDead(id, reply) => self.skips.push(id, reply),
             Control::Replay(request, reply) => self.replays.push(request, reply),
+            Control::Sweep(suspects, reply) => self.sweeps.push(suspects, reply),
             Control::Claim(request, reply) => self.claims.push(request, reply),
             Control::Admit(request, reply) => self.admissions.push(request, reply),
             Control::Record(request, reply) => self.outcomes.push(request, reply),
@@ -220,6 +225,7 @@ impl Group {
         self.renewals.answers = finalize::renew(unit, self.renewals.requests(afterwards)).await?;
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
+        self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
@@ -291,6 +297,7 @@ impl Group {
         self.renewals.settle(outcome);
         self.skips.settle(outcome);
         self.replays.settle(outcome);
+        self.sweeps.settle(outcome);
         self.outcomes.settle(outcome);
         self.cancels.settle(outcome);
         self.reschedules.settle(outcome);

@@ -102,12 +102,12 @@ static IN_DELIVERY_LANES: Statement = Statement::lock("(lane_id)", 1, successors
 
 static IN_SOURCE_LANES: Statement = Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
 
-static PROMOTE: Statement = Statement::update(
+static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
-    "blockers = promoted.column2, state = promoted.column3, turn = lane_ordinal",
-    "promoted",
+    "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal",
+    "waiting",
     3,
-    "work_item.ordinal = promoted.column1 AND work_item.state = 0",
+    "work_item.ordinal = waiting.column1 AND work_item.state = 0",
 );
 
 static SET_HEAD: Statement = Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
@@ -254,12 +254,8 @@ pub(super) async fn advance(unit: &mut Unit<'_>, left: impl IntoIterator<Item = 
     next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), bind_lane_id, successor).await?);
     promote(unit, &next).await?;
     let heads: HashMap<i64, i64> = next.iter().map(|next| (next.lane_id, next.successor.item)).collect();
-    let moved = lanes.delivery.into_iter().chain(lanes.source).collect();
-    SET_HEAD
-        .write(&mut unit.connection, moved, |values, lane_id: i64| {
-            values.push(lane_id).push(heads.get(&lane_id).copied());
-        })
-        .await
+    let lanes = lanes.delivery.into_iter().chain(lanes.source);
+    set_heads(unit, lanes.map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
 }
 
 async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> {
@@ -271,11 +267,23 @@ async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> 
             unit.work_changed = true;
         }
     }
-    PROMOTE
-        .write(&mut unit.connection, promoted.into_iter().collect(), |values, (item, blockers)| {
-            values.push(item).push(blockers.0).push(work_state_code(blockers.state()));
-        })
-        .await
+    set_blockers(unit, promoted.into_iter().collect()).await
+}
+
+/// Writes who is the head of lanes that are held.
+pub(super) async fn set_heads(unit: &mut Unit<'_>, heads: Vec<(i64, Option<i64>)>) -> Result<(), sqlx::Error> {
+    let bind = |values: &mut Values, (lane_id, head): (i64, Option<i64>)| {
+        values.push(lane_id).push(head);
+    };
+    SET_HEAD.write(&mut unit.connection, heads, bind).await
+}
+
+/// Writes how many lanes those who wait still wait in, and whether that leaves them ready.
+pub(super) async fn set_blockers(unit: &mut Unit<'_>, items: Vec<(i64, Blockers)>) -> Result<(), sqlx::Error> {
+    let bind = |values: &mut Values, (item, blockers): (i64, Blockers)| {
+        values.push(item).push(blockers.0).push(work_state_code(blockers.state()));
+    };
+    SET_BLOCKERS.write(&mut unit.connection, items, bind).await
 }
 
 fn successor(row: &Row) -> Result<Next, sqlx::Error> {

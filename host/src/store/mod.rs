@@ -21,6 +21,7 @@ mod packs;
 mod replay;
 mod shards;
 mod stats;
+mod sweep;
 
 mod behaviour;
 mod checkpoint;
@@ -75,6 +76,7 @@ pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease};
 pub use stats::Stats;
+pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 

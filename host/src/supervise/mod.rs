@@ -10,6 +10,7 @@
 mod generations;
 mod pool;
 mod readiness;
+mod sweeper;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::sweeper::Sweeper;
 use crate::claim::{ClaimOptions, Probe};
 use crate::env::{self, Env};
 use crate::execute::{ExecuteOptions, ExecutorParts, Flow, Generations};
@@ -107,6 +109,7 @@ struct Shared {
     options: SuperviseOptions,
     parts: SuperviseParts,
     generations: Generations,
+    sweeper: Sweeper,
     state: Mutex<State>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     stop: CancellationToken,
@@ -154,6 +157,7 @@ impl Supervisor {
             options,
             parts,
             generations: Generations::default(),
+            sweeper: Sweeper::new(),
             state: Mutex::default(),
             tasks: Mutex::default(),
             stop: CancellationToken::new(),
@@ -171,7 +175,7 @@ impl Supervisor {
         }
     }
 
-    /// Probes the store, tells the pools, and restarts what is dead.
+    /// Probes the store, tells the pools, restarts what is dead, and has the lanes looked after.
     pub async fn tick(&self) {
         let store_error = match timeout(PROBE_TIMEOUT, self.shared.parts.store.probe()).await {
             Ok(Ok(())) => None,
@@ -179,6 +183,21 @@ impl Supervisor {
             Err(_) => Some(format!("no answer within {} s", PROBE_TIMEOUT.as_secs())),
         };
         let probe = if store_error.is_none() { Probe::Answered } else { Probe::Failed };
+        self.tell(store_error, probe);
+        if probe == Probe::Answered {
+            self.sweep().await;
+        }
+    }
+
+    async fn sweep(&self) {
+        match timeout(PROBE_TIMEOUT, self.shared.sweeper.tick(&self.shared.parts.store)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the lanes could not be looked at"),
+            Err(_) => tracing::debug!("looking at the lanes took too long"),
+        }
+    }
+
+    fn tell(&self, store_error: Option<String>, probe: Probe) {
         let mut state = self.state();
         if store_error != state.store_error {
             match &store_error {

@@ -12,6 +12,8 @@ mod costs;
 mod covering;
 #[path = "conformance/finishing.rs"]
 mod finishing;
+#[path = "conformance/lanes.rs"]
+mod lanes;
 #[path = "conformance/listing.rs"]
 mod listing;
 #[path = "conformance/materializing.rs"]
@@ -22,6 +24,8 @@ mod publishing;
 mod replaying;
 #[path = "conformance/stats.rs"]
 mod stats;
+#[path = "conformance/sweeping.rs"]
+mod sweeping;
 
 async fn start() -> Fixture {
     start_with(|_| {}).await

@@ -8,7 +8,6 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::model::message::AfterAttempt;
-use crate::model::pack::Ordering;
 
 /// A history that a seed decides, of everything that moves a row from one state to another.
 struct History {
