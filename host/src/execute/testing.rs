@@ -71,6 +71,7 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
         routes: vec![Route {
             path: ROUTE.parse().unwrap(),
             verification: Verification::Plain,
+            event_list: None,
             delivery_key: None,
             source_key: None,
             ordering: Ordering::Source,

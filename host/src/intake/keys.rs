@@ -5,6 +5,8 @@
 //!   sender is told.
 //! - A source key may be missing: the event then stands in no lane, and is counted.
 //! - A queue class rule that finds nothing gives the class that it names for that.
+//! - Of the events that one request carries, each has the keys that its own part of the body has. What a header says, it says of
+//!   all of them: each then has a delivery key with its position behind it.
 //! - A key longer than [`KEY_BYTES_MAX`] is replaced by its hash, which still tells one from another.
 
 use data_encoding::HEXLOWER;
@@ -88,6 +90,12 @@ fn in_header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
         return None;
     }
     std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned).and_then(bounded)
+}
+
+/// The delivery key of one of the events that a request carries, from what names them all.
+pub(super) fn of_part(request: &str, position: usize) -> String {
+    let key = format!("{request}#{position}");
+    bounded(key).expect("it is not empty")
 }
 
 /// A key of bounded length; none, if it is empty.

@@ -115,6 +115,8 @@ pub struct Route {
     pub path: RouteName,
     /// How a request proves where it comes from.
     pub verification: Verification,
+    /// Where its events are, if a request carries many.
+    pub event_list: Option<EventList>,
     /// Where the delivery's own key is; without one, every request is a delivery of its own.
     pub delivery_key: Option<KeyRule>,
     /// Where the key of the object it is about is; needed if events are ordered by source.
@@ -131,12 +133,21 @@ pub struct Route {
     pub answer: Answer,
 }
 
-/// Where a key is found in a request.
+/// Where the events are in a request that carries many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventList {
+    /// An RFC 6901 pointer into the JSON body, at an array; empty if the body is the array.
+    pub pointer: String,
+    /// How many events a request may carry.
+    pub events_max: u32,
+}
+
+/// Where a key is found in a request, or in one of the events that it carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyRule {
     /// A header's value.
     Header(HeaderName),
-    /// An RFC 6901 pointer into the JSON body, at a string or a number.
+    /// An RFC 6901 pointer into the JSON body, at a string or a number; if a request carries many events, into each of them.
     Pointer(String),
 }
 

@@ -42,6 +42,7 @@ pub(in crate::intake) fn plain_route(path: &str) -> Route {
     Route {
         path: path.parse().unwrap(),
         verification: Verification::Plain,
+        event_list: None,
         delivery_key: None,
         source_key: None,
         ordering: Ordering::None,
