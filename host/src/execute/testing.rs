@@ -19,8 +19,8 @@ use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route,
-    Verification,
+    Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
+    Route, Verification,
 };
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
@@ -75,6 +75,7 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
             delivery_key: None,
             source_key: None,
             ordering: Ordering::Source,
+            coalescing: Coalescing::None,
             failed_head,
             queue_class: QueueClassRule::DEFAULT,
             keep_headers: Vec::new(),

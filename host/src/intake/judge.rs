@@ -77,6 +77,7 @@ impl Submission {
             headers: kept(route, &headers),
             received_at: now,
             ordering: route.ordering,
+            coalescing: route.coalescing,
             events,
         };
         Ok(Judged { delivery, unordered })

@@ -122,6 +122,12 @@ impl Line {
     }
 }
 
+/// How many of the first who wait are of no more use, when each of them makes those before it superfluous that are `alike`: all
+/// before the last of an unbroken line of them.
+pub fn superseded(alike: impl Iterator<Item = bool>) -> usize {
+    alike.take_while(|alike| *alike).count().saturating_sub(1)
+}
+
 /// Whether a head that came to `state` lets its lanes go on. `leaves_lanes` says so of one that did not succeed.
 pub const fn lets_go_on(state: WorkState, leaves_lanes: bool) -> bool {
     match state {

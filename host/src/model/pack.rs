@@ -123,6 +123,8 @@ pub struct Route {
     pub source_key: Option<KeyRule>,
     /// What order its events are worked off in.
     pub ordering: Ordering,
+    /// Whether later events of a source make earlier ones superfluous.
+    pub coalescing: Coalescing,
     /// What a failing head does to its lane.
     pub failed_head: FailedHeadPolicy,
     /// Which queue class its events are of.
@@ -192,6 +194,15 @@ pub enum Ordering {
     /// All of the route one after another, in order of arrival; and if it has source keys, also behind those of its source
     /// that came in by other routes.
     Delivery,
+}
+
+/// Whether later events make earlier ones superfluous that still wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coalescing {
+    /// No: each event is worked off.
+    None,
+    /// Yes, of the same source: whoever ends one goes on with the latest, and those between are superseded.
+    LatestBySource,
 }
 
 /// What a head that does not succeed does to the items behind it.

@@ -6,7 +6,7 @@ use super::{Store, StoreError};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
-use crate::model::pack::{GenerationNumber, Ordering};
+use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 
@@ -32,6 +32,8 @@ pub struct Delivery {
     /// The order that its route keeps: by source, its events stand in the lanes of their sources; by delivery, in that of the
     /// route as well.
     pub ordering: Ordering,
+    /// Whether later events of a source make earlier ones superfluous that still wait.
+    pub coalescing: Coalescing,
     /// What it carries, in payload order; at least one.
     pub events: Vec<NewEvent>,
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::claim::Renewal;
 use super::dialect::Lock;
 use super::finish::{Disposition, Finish, Finished};
+use super::handoff::{self, Handoff};
 use super::lane::{self, LaneIds};
 use super::outbox::Emitted;
 use super::statement::Statement;
@@ -19,16 +20,17 @@ use crate::model::lane::lets_go_on;
 use crate::model::message::NewMessage;
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
-use crate::model::work_item::WorkState;
+use crate::model::work_item::{ClaimedWorkItem, WorkState};
 
 static LOAD: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
-     work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures \
-     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
+     work_item.queue_class, work_item.coalesces FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
@@ -85,6 +87,8 @@ struct Row {
     epoch: u32,
     attempt: u32,
     failures: u32,
+    queue_class: QueueClass,
+    coalesces: bool,
 }
 
 /// What is written into a row whose execution ended.
@@ -114,6 +118,7 @@ pub(super) async fn finish(
     let mut answers = Vec::with_capacity(finishes.len());
     let mut ends = Vec::new();
     let mut emitted = Vec::new();
+    let mut handoffs = Vec::new();
     for finish in finishes {
         // The row is taken out: a second finish of it comes too late.
         let held = rows.get(&finish.work_item_id).is_some_and(|row| row.is_held_by(&finish));
@@ -121,6 +126,7 @@ pub(super) async fn finish(
             answers.push(Ok(Finished::LeaseLost));
             continue;
         };
+        handoffs.extend(row.handoff(answers.len(), &finish));
         answers.push(Ok(Finished::Applied));
         let (end, messages) = End::of(row, finish.disposition, finish.now);
         emitted.extend(messages.into_iter().map(|message| Emitted {
@@ -132,11 +138,18 @@ pub(super) async fn finish(
         }));
         ends.push(end);
     }
-    write(unit, ends).await?;
+    for (finish, item) in write(unit, ends, handoffs).await? {
+        answers[finish] = Ok(Finished::Continued(Box::new(item)));
+    }
     Ok((answers, emitted))
 }
 
-async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
+/// Writes the ends, and lets lanes go on. Returns the successors that were claimed, with the finishes that they go with.
+async fn write(
+    unit: &mut Unit<'_>,
+    ends: Vec<End>,
+    handoffs: Vec<Handoff>,
+) -> Result<Vec<(usize, ClaimedWorkItem)>, sqlx::Error> {
     let mut left = Vec::new();
     for end in &ends {
         unit.count_work_items(&end.row.scope, Some(end.row.state), end.state, 1);
@@ -146,12 +159,28 @@ async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
     let expected = ends.len();
     let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
-    lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await
+    let latest = handoff::supersede(unit, handoffs).await?;
+    lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await?;
+    handoff::claim(unit, latest).await
 }
 
 impl Row {
     fn is_held_by(&self, finish: &Finish) -> bool {
         self.state == WorkState::Processing && self.lease == Some(finish.lease) && self.epoch == finish.epoch
+    }
+
+    /// Who is to be claimed in its place, if it succeeded and coalesces.
+    fn handoff(&self, number: usize, finish: &Finish) -> Option<Handoff> {
+        let succeeded = matches!(finish.disposition, Disposition::Done { .. });
+        let lane = self.lanes.source.filter(|_| succeeded && self.coalesces);
+        Some(Handoff {
+            finish: number,
+            source_lane_id: lane?,
+            scope: self.scope.clone(),
+            queue_class: self.queue_class,
+            successor: finish.successor?,
+            now: finish.now,
+        })
     }
 }
 
@@ -321,6 +350,8 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
                     epoch: row.unsigned_32(13)?,
                     attempt: row.unsigned_32(14)?,
                     failures: row.unsigned_32(15)?,
+                    queue_class: row.queue_class(16)?,
+                    coalesces: row.value(17)?,
                 })
             },
         )

@@ -29,7 +29,7 @@ use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::lane::LaneKind;
 use crate::model::names::{Namespace, PackName, RouteName};
-use crate::model::pack::{GenerationNumber, Ordering};
+use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
@@ -85,8 +85,8 @@ static INSERT_EVENTS: Statement = Statement::insert(
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
      delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
-     replay_event, queue_class)",
-    22,
+     replay_event, queue_class, coalesces)",
+    23,
     Conflict::Fail,
 );
 
@@ -150,6 +150,8 @@ pub(super) struct PlannedWorkItem {
     /// The route whose delivery lane it stands in.
     pub(super) delivery_lane: Option<RouteName>,
     pub(super) queue_class: QueueClass,
+    /// Whether a later one of its source makes it superfluous.
+    pub(super) coalescing: Coalescing,
     pub(super) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(super) replays: Option<(WorkItemId, i64)>,
@@ -263,6 +265,7 @@ impl Plan {
                 source_key: known.source_key.clone(),
                 delivery_lane: known.delivery_lane.clone(),
                 queue_class,
+                coalescing: delivery.coalescing,
                 created_at: delivery.received_at,
                 replays: None,
             });
@@ -324,7 +327,8 @@ pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWork
             values
                 .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
                 .push(event)
-                .push(queue_class_code(item.queue_class));
+                .push(queue_class_code(item.queue_class))
+                .push(item.coalescing == Coalescing::LatestBySource);
         })
         .await?;
     Ok(())

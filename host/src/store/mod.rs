@@ -38,6 +38,7 @@ mod writer;
 
 mod claiming;
 mod finalize;
+mod handoff;
 mod lane;
 mod listing;
 mod materialize;
@@ -63,7 +64,7 @@ pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
-pub use finish::{Disposition, Finish, Finished};
+pub use finish::{Disposition, Finish, Finished, Successor};
 pub use inspect::{
     EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
     PageRequest, WorkItemDetail,

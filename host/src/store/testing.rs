@@ -175,6 +175,7 @@ impl Fixture {
             headers: vec![Header { name: "x-github-event".to_owned(), value: Bytes::from_static(b"push") }],
             received_at: self.now(),
             ordering: pack::Ordering::Source,
+            coalescing: pack::Coalescing::None,
             events,
         }
     }
@@ -214,7 +215,14 @@ impl Fixture {
     }
 
     pub(crate) fn ending(&self, item: &ClaimedWorkItem, disposition: Disposition) -> Finish {
-        Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now: self.now() }
+        Finish {
+            work_item_id: item.id,
+            lease: item.lease,
+            epoch: item.epoch,
+            disposition,
+            successor: None,
+            now: self.now(),
+        }
     }
 
     pub(crate) async fn finish(&self, item: &ClaimedWorkItem, disposition: Disposition) -> Finished {

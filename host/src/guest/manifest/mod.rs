@@ -21,7 +21,7 @@ use self::section::{Section, Value};
 use super::LoadError;
 use crate::model::names::{DestinationName, RouteName};
 use crate::model::pack::{
-    Answer, EventList, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering,
+    Answer, Coalescing, EventList, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering,
     QueueClassRule, Route, Verification,
 };
 
@@ -60,7 +60,7 @@ const KEY_PLACES: [&str; 2] = ["header", "pointer"];
 
 const MANIFEST_KEYS: [&str; 8] =
     ["name", "version", "build", "imports", "limits", "routes", "destinations", "settings"];
-const ROUTE_KEYS: [&str; 11] = [
+const ROUTE_KEYS: [&str; 12] = [
     "path",
     "verify",
     "secret",
@@ -68,6 +68,7 @@ const ROUTE_KEYS: [&str; 11] = [
     "delivery_key",
     "source_key",
     "ordering",
+    "coalescing",
     "failed_head",
     "queue_class",
     "keep_headers",
@@ -212,6 +213,7 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
             ("delivery", Ordering::Delivery),
         ])?,
     };
+    let coalescing = coalescing(&mut table, ordering)?;
     let source_key = match ordering {
         Ordering::None => {
             for key in ["source_key", "failed_head"] {
@@ -235,11 +237,23 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         delivery_key,
         source_key,
         ordering,
+        coalescing,
         failed_head,
         queue_class,
         keep_headers,
         answer,
     })
+}
+
+fn coalescing(table: &mut Section<'_>, ordering: Ordering) -> Result<Coalescing, LoadError> {
+    let Some(value) = table.optional("coalescing") else { return Ok(Coalescing::None) };
+    let coalescing = value.choice(&[("none", Coalescing::None), ("latest_by_source", Coalescing::LatestBySource)])?;
+    match (coalescing, ordering) {
+        (Coalescing::LatestBySource, Ordering::None | Ordering::Delivery) => {
+            Err(value.error("needs the order of sources and no other: add `ordering = \"source\"`, or leave it out"))
+        }
+        (Coalescing::None, _) | (Coalescing::LatestBySource, Ordering::Source) => Ok(coalescing),
+    }
 }
 
 fn event_list(value: Value<'_>) -> Result<EventList, LoadError> {

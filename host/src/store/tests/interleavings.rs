@@ -123,6 +123,7 @@ async fn a_finish_and_a_reclaim_meet_over_a_row() {
                 assert!(!ids(&claimed).contains(&head));
                 assert_ne!(first.state(next).await, WorkState::Blocked);
             }
+            Finished::Continued(_) => panic!("nobody asked for a successor"),
             Finished::LeaseLost => {
                 assert_eq!(ids(&claimed), [head]);
                 assert_eq!(first.state(next).await, WorkState::Blocked);

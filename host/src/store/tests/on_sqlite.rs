@@ -6,6 +6,8 @@ use super::*;
 mod claiming;
 #[path = "conformance/classes.rs"]
 mod classes;
+#[path = "conformance/coalescing.rs"]
+mod coalescing;
 #[path = "conformance/costs.rs"]
 mod costs;
 #[path = "conformance/covering.rs"]
