@@ -188,6 +188,23 @@ impl Harness {
         self.enqueue_events(bodies.map(|body| (Some(source_key.to_owned()), body))).await
     }
 
+    /// Enqueues one event for each body, in the lane of `source_key`, of which the latest is all that matters.
+    pub(crate) async fn enqueue_coalescing<const N: usize>(
+        &self,
+        source_key: &str,
+        bodies: [&str; N],
+    ) -> [WorkItemId; N] {
+        let events = bodies.map(|body| {
+            let event = self.shared.event("", Some(source_key), body);
+            NewEvent { delivery_key: event.id.to_string(), ..event }
+        });
+        let ids = events.each_ref().map(|event| event.work_item_id);
+        let delivery = self.shared.delivery(events.to_vec());
+        let coalescing = Coalescing::LatestBySource;
+        self.store.enqueue(Delivery { generation: self.generation, coalescing, ..delivery }).await.unwrap();
+        ids
+    }
+
     /// Enqueues events of this class, with no order among them.
     pub(crate) async fn enqueue_of(&self, queue_class: QueueClass, count: usize) -> Vec<WorkItemId> {
         let event = || {

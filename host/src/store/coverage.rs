@@ -19,7 +19,7 @@ use super::{StoreError, link};
 use crate::env::{self, Env};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, RouteName};
-use crate::model::pack::{Coalescing, GenerationNumber};
+use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 
@@ -211,7 +211,7 @@ impl Uncovered {
             delivery_lane: self.delivery_lane,
             // What the route's rules would say is not known any more.
             queue_class: QueueClass::Default,
-            coalescing: Coalescing::None,
+            coalesces: None,
             created_at: now,
             replays: None,
         }

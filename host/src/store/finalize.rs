@@ -88,7 +88,7 @@ struct Row {
     attempt: u32,
     failures: u32,
     queue_class: QueueClass,
-    coalesces: bool,
+    coalesces: Option<String>,
 }
 
 /// What is written into a row whose execution ended.
@@ -172,11 +172,12 @@ impl Row {
     /// Who is to be claimed in its place, if it succeeded and coalesces.
     fn handoff(&self, number: usize, finish: &Finish) -> Option<Handoff> {
         let succeeded = matches!(finish.disposition, Disposition::Done { .. });
-        let lane = self.lanes.source.filter(|_| succeeded && self.coalesces);
+        let lane = self.lanes.source.filter(|_| succeeded);
         Some(Handoff {
             finish: number,
             source_lane_id: lane?,
             scope: self.scope.clone(),
+            route: self.coalesces.clone()?,
             queue_class: self.queue_class,
             successor: finish.successor?,
             now: finish.now,

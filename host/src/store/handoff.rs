@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - The end, the supersession and the claim stand or fall together: if the successor cannot be claimed, nothing is ended.
-//! - Only WorkItems that coalesce are superseded, up to the first that does not: it is a different matter, and keeps its place.
+//! - Only WorkItems of the same route and generation are superseded, up to the first that is another: that is a different matter,
+//!   and keeps its place.
 //! - Who coalesces stands in the lane of its source only. Strict delivery order knows no latest.
 
 use super::claiming::{self, Candidate, Grant};
@@ -25,6 +26,8 @@ pub(super) struct Handoff {
     pub(super) finish: usize,
     pub(super) source_lane_id: i64,
     pub(super) scope: Scope,
+    /// The route whose WorkItems make one another superfluous.
+    pub(super) route: String,
     pub(super) queue_class: QueueClass,
     pub(super) successor: Successor,
     pub(super) now: Timestamp,
@@ -47,13 +50,13 @@ static SUPERSEDE: Statement = Statement::update(
     "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
     "superseded",
     3,
-    "work_item.ordinal = superseded.column1 AND work_item.state = 0 AND work_item.coalesces = 1",
+    "work_item.ordinal = superseded.column1 AND work_item.state = 0 AND work_item.coalesces IS NOT NULL",
 );
 
 /// One who waits.
 struct Waiting {
     candidate: Candidate,
-    coalesces: bool,
+    coalesces: Option<String>,
 }
 
 /// Supersedes all but the latest of those who wait behind these heads, and returns the latest ones. Their lanes have yet to go
@@ -64,7 +67,9 @@ pub(super) async fn supersede(unit: &mut Unit<'_>, handoffs: Vec<Handoff>) -> Re
     let mut latest = Vec::new();
     for handoff in handoffs {
         let mut waiting = waiting(unit, handoff.source_lane_id).await?;
-        let alike = |waiting: &Waiting| waiting.coalesces && waiting.candidate.scope == handoff.scope;
+        let alike = |waiting: &Waiting| {
+            waiting.coalesces.as_ref() == Some(&handoff.route) && waiting.candidate.scope == handoff.scope
+        };
         let count = superseded(waiting.iter().map(alike));
         if !waiting.get(count).is_some_and(alike) {
             continue;

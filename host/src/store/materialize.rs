@@ -150,8 +150,8 @@ pub(super) struct PlannedWorkItem {
     /// The route whose delivery lane it stands in.
     pub(super) delivery_lane: Option<RouteName>,
     pub(super) queue_class: QueueClass,
-    /// Whether a later one of its source makes it superfluous.
-    pub(super) coalescing: Coalescing,
+    /// The route of which a later one of its source makes it superfluous.
+    pub(super) coalesces: Option<RouteName>,
     pub(super) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(super) replays: Option<(WorkItemId, i64)>,
@@ -265,7 +265,7 @@ impl Plan {
                 source_key: known.source_key.clone(),
                 delivery_lane: known.delivery_lane.clone(),
                 queue_class,
-                coalescing: delivery.coalescing,
+                coalesces: coalesces(delivery),
                 created_at: delivery.received_at,
                 replays: None,
             });
@@ -328,7 +328,7 @@ pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWork
                 .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
                 .push(event)
                 .push(queue_class_code(item.queue_class))
-                .push(item.coalescing == Coalescing::LatestBySource);
+                .push(item.coalesces.as_ref().map(RouteName::as_str));
         })
         .await?;
     Ok(())
@@ -460,7 +460,15 @@ fn in_delivery_lane(delivery: &Delivery) -> Option<RouteName> {
     }
 }
 
-/// The same, as it is stored: the route, and behind it whether its events stand in its delivery lane.
+/// The route of which later events make those of a delivery superfluous.
+fn coalesces(delivery: &Delivery) -> Option<RouteName> {
+    match delivery.coalescing {
+        Coalescing::LatestBySource => Some(delivery.route.clone()),
+        Coalescing::None => None,
+    }
+}
+
+/// The route in whose delivery lane a stored event stands: a name, and behind it whether it does.
 pub(super) fn delivery_lane(row: &Row, index: usize) -> Result<Option<RouteName>, sqlx::Error> {
     if row.value(index + 1)? { row.name(index).map(Some) } else { Ok(None) }
 }

@@ -21,7 +21,7 @@ use super::writer::Control;
 use super::{Store, StoreError, finalize};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, RouteName};
-use crate::model::pack::{Coalescing, GenerationNumber};
+use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
@@ -197,7 +197,7 @@ impl Plan {
             delivery_lane: event.delivery_lane.clone(),
             queue_class: parent.queue_class,
             // Somebody asked for it: nothing makes it superfluous.
-            coalescing: Coalescing::None,
+            coalesces: None,
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
         });

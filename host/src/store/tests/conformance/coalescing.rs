@@ -130,6 +130,22 @@ async fn one_that_does_not_coalesce_keeps_its_place() {
     fixture.assert_counted().await;
 }
 
+// COA-1: routes share the lanes of sources, and say different things.
+#[tokio::test]
+async fn an_event_of_another_route_is_not_superseded() {
+    let fixture = start().await;
+    deliver(&fixture, "d-1").await;
+    let item = fixture.claim(1).await.pop().unwrap();
+    let event = fixture.event("d-2", Some("repo"), "d-2");
+    let other = event.work_item_id;
+    let delivery = fixture.delivery(vec![event]);
+    let (route, coalescing) = ("other".parse().unwrap(), Coalescing::LatestBySource);
+    fixture.store.enqueue(Delivery { route, coalescing, ..delivery }).await.unwrap();
+    let last = deliver(&fixture, "d-3").await;
+    assert_eq!(hand_over(&fixture, &item).await, Finished::Applied);
+    assert_eq!(fixture.drain().await, [other, last]);
+}
+
 // QCL-1, RPL-1: one of another class waits for executors of its own; a replay is wanted for itself.
 #[tokio::test]
 async fn only_what_the_executor_may_take_is_handed_over() {
