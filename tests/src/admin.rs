@@ -58,14 +58,15 @@ impl Admin {
 
     /// Waits until a metric, given with its labels, is at least so much: what has been sent is not yet what has been seen.
     pub async fn until_metric(&self, name: &str, at_least: f64) -> anyhow::Result<()> {
-        let look = async || {
-            let metrics = http::get(self.address, "/metrics").await?;
-            let text = String::from_utf8(metrics.body.to_vec())?;
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-            Ok(value.unwrap_or(0.0))
-        };
-        wait::until(name, look, |value| *value >= at_least).await?;
+        wait::until(name, async || Ok(self.metric(name).await?.unwrap_or(0.0)), |value| *value >= at_least).await?;
         Ok(())
+    }
+
+    /// A metric, given with its labels; none, if it is not there.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
+        let metrics = http::get(self.address, "/metrics").await?;
+        let text = String::from_utf8(metrics.body.to_vec())?;
+        Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()))
     }
 
     async fn all(&self, path: &str, filter: &str) -> anyhow::Result<Vec<Value>> {

@@ -14,7 +14,15 @@ use crate::world::World;
 pub async fn nothing_is_lost(world: &World, acknowledged: &[Acknowledged]) -> anyhow::Result<()> {
     every_acknowledged_delivery_is_one_event(world, acknowledged).await?;
     sources_kept_their_order(world, acknowledged).await?;
-    every_message_arrived_in_time(world, acknowledged).await
+    every_message_arrived_in_time(world, acknowledged).await?;
+    no_lane_was_repaired(world).await
+}
+
+/// The sweeper finds what a mistake left behind.
+async fn no_lane_was_repaired(world: &World) -> anyhow::Result<()> {
+    let repairs = world.admin().metric("forebay_lane_repairs_total").await?;
+    assert_eq!(repairs, Some(0.0), "lanes were repaired that nobody would have let go on");
+    Ok(())
 }
 
 async fn every_acknowledged_delivery_is_one_event(world: &World, acknowledged: &[Acknowledged]) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use crate::model::event::Event;
 use crate::model::failure::{Failure, cut};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::message::NewMessage;
-use crate::model::pack::{FailedHeadPolicy, Manifest};
+use crate::model::pack::{Coalescing, FailedHeadPolicy, Manifest};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{AfterFailure, ClaimedWorkItem, after_failure};
@@ -71,9 +71,23 @@ pub(super) fn failed(
     }
 }
 
-/// The failed-head policy of the route that an event came in by.
-pub(super) fn failed_head(manifest: &Manifest, event: &Event) -> Option<FailedHeadPolicy> {
-    manifest.routes.iter().find(|route| route.path == event.route).map(|route| route.failed_head)
+/// What a route says of the lanes that its events stand in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneTerms {
+    pub(super) failed_head: FailedHeadPolicy,
+    pub(super) coalescing: Coalescing,
+}
+
+impl LaneTerms {
+    /// Of an event whose route is not known.
+    pub(super) const DEFAULT: LaneTerms =
+        LaneTerms { failed_head: FailedHeadPolicy::DEFAULT, coalescing: Coalescing::None };
+
+    /// Of the route that an event came in by.
+    pub(super) fn of(manifest: &Manifest, event: &Event) -> Option<Self> {
+        let route = manifest.routes.iter().find(|route| route.path == event.route)?;
+        Some(Self { failed_head: route.failed_head, coalescing: route.coalescing })
+    }
 }
 
 /// What tells a replay's messages from those that the event brought before.

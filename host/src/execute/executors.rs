@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Bodies, BodyShare};
 use super::catalog::Generations;
-use super::conclude::{self, Ended};
+use super::conclude::{self, Ended, LaneTerms};
 use super::finish::{self, Recorded};
 use super::flow::Flow;
 use super::heartbeat::LeaseKeeper;
@@ -27,14 +28,17 @@ use crate::guest::Prepared;
 use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::ids::LeaseToken;
 use crate::model::names::PackName;
-use crate::model::pack::{FailedHeadPolicy, GenerationNumber};
+use crate::model::pack::{Coalescing, FailedHeadPolicy, GenerationNumber};
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
-use crate::store::{Disposition, Finish, Store};
+use crate::store::{Disposition, Finish, Store, Successor};
 
 /// How much longer than its deadline a flow may take to say itself that it ran out of time: it knows where it was.
 const DEADLINE_GRACE: Duration = Duration::from_millis(100);
+/// How often a slot goes on with a successor by itself, before others get their turn.
+const HANDOFFS_MAX: u32 = 16;
 /// How long a drain waits for rows to be released, once it no longer waits for them to end by themselves.
 const RELEASE_BOUND: Duration = Duration::from_secs(5);
 
@@ -66,6 +70,8 @@ struct Shared {
     bodies: Bodies,
     held: HeldRows,
     signals: Signals,
+    /// Cancelled once no row is to be followed by another.
+    draining: CancellationToken,
     /// Cancelled once what is in work must go back.
     release: CancellationToken,
 }
@@ -89,6 +95,8 @@ struct Row {
     /// Its share of the memory for bodies, from before its Event is loaded.
     _share: Option<BodyShare>,
     slot: Slot,
+    /// How many rows its slot has been handed on by since it was taken.
+    handoffs: u32,
 }
 
 impl Executors {
@@ -105,9 +113,11 @@ impl Executors {
         }
         let signals = Signals::new(&parts.pack);
         signals.vitals.drains(parts.env.clock.monotonic());
-        let release = CancellationToken::new();
+        let (draining, release) = (CancellationToken::new(), CancellationToken::new());
         let (slots, bodies) = (Slots::new(slots), Bodies::new(parts.options.bodies_bytes_max as u64));
-        Self { shared: Arc::new(Shared { slots, bodies, held: HeldRows::default(), signals, release, parts }) }
+        Self {
+            shared: Arc::new(Shared { slots, bodies, held: HeldRows::default(), signals, draining, release, parts }),
+        }
     }
 
     /// The pack.
@@ -191,7 +201,7 @@ impl Executors {
         let expires = claim.sent + self.lease();
         let mut seat = |item: ClaimedWorkItem| {
             let held = self.shared.held.hold(&item, expires);
-            Row { held, claim, _share: None, slot: slots.take_one(), item }
+            Row { held, claim, _share: None, slot: slots.take_one(), item, handoffs: 0 }
         };
         let rows: Vec<Row> = claimed.into_iter().map(&mut seat).collect();
         let shared = Arc::clone(&self.shared);
@@ -205,6 +215,7 @@ impl Executors {
 
     /// Waits until no row is in work, at most for `bound`; then releases what is. Nothing may be dispatched any more.
     pub async fn drain(&self, bound: Duration) {
+        self.shared.draining.cancel();
         if timeout(bound, self.idle()).await.is_ok() {
             return;
         }
@@ -233,26 +244,29 @@ impl Shared {
             load: self.monotonic().saturating_sub(row.claim.answered),
             ..StageTimes::default()
         };
-        let (ended, failed_head) = match self.flow_for(&row.item, &event) {
-            Err(ended) => (ended, FailedHeadPolicy::DEFAULT),
-            Ok((flow, failed_head)) => (self.run_isolated(flow.as_ref(), &row, &event, &mut times).await, failed_head),
+        let (ended, terms) = match self.flow_for(&row.item, &event) {
+            Err(ended) => (ended, LaneTerms::DEFAULT),
+            Ok((flow, terms)) => (self.run_isolated(flow.as_ref(), &row, &event, &mut times).await, terms),
         };
         self.count(&ended);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
-        let Some(disposition) = conclude::disposition(ended, &row.item, &event, failed_head, retry, now) else {
+        let Some(disposition) = conclude::disposition(ended, &row.item, &event, terms.failed_head, retry, now) else {
             return;
         };
         // Its body is of no more use, and recording may take a while.
         let event_id = event.id;
         drop(event);
         let finishing = self.monotonic();
-        self.record(row, disposition).await;
+        match self.hands_over(&row, &disposition, terms.coalescing) {
+            true => Arc::clone(&self).hand_over(row, disposition).await,
+            false => self.record(row, disposition).await,
+        }
         times.finish = self.monotonic().saturating_sub(finishing);
         self.signals.staged(event_id, &times, self.parts.options.stage_timing);
     }
 
-    /// The generation that must execute the row, and its route's failed-head policy; or why it cannot be executed.
-    fn flow_for(&self, item: &ClaimedWorkItem, event: &Event) -> Result<(Arc<dyn Flow>, FailedHeadPolicy), Ended> {
+    /// The generation that must execute the row, and its route's terms; or why it cannot be executed.
+    fn flow_for(&self, item: &ClaimedWorkItem, event: &Event) -> Result<(Arc<dyn Flow>, LaneTerms), Ended> {
         let refuse = |reason: String| Err(Ended::Failed(Failure::new(FailureClass::Host, reason)));
         // Its generation may be another than its Event's: work can be drained to another one.
         if event.pack != self.parts.pack {
@@ -261,8 +275,8 @@ impl Shared {
         let Some(flow) = self.parts.generations.get(&self.parts.pack, item.generation) else {
             return Err(Ended::Released);
         };
-        match conclude::failed_head(flow.manifest(), event) {
-            Some(failed_head) => Ok((flow, failed_head)),
+        match LaneTerms::of(flow.manifest(), event) {
+            Some(terms) => Ok((flow, terms)),
             None => refuse(format!("generation {} does not declare the route `{}`", item.generation, event.route)),
         }
     }
@@ -329,18 +343,57 @@ impl Shared {
     async fn record(&self, row: Row, disposition: Disposition) {
         let row = Row { slot: self.slots.finishing(row.slot).await, ..row };
         let released = matches!(disposition, Disposition::Release);
+        match self.send(&row, disposition, None).await {
+            // It is where it was before: nothing has drained.
+            Recorded::Applied if released => {}
+            recorded => self.count_recorded(&recorded),
+        }
+    }
+
+    /// Whether a row that ended so is followed by the latest of its source in the same slot.
+    fn hands_over(&self, row: &Row, disposition: &Disposition, coalescing: Coalescing) -> bool {
+        let succeeded = matches!(disposition, Disposition::Done { .. });
+        let goes_on = row.handoffs < HANDOFFS_MAX && !self.draining.is_cancelled();
+        succeeded && goes_on && coalescing == Coalescing::LatestBySource
+    }
+
+    /// Records a success, and goes on with the row that was claimed in its place, if there is one.
+    async fn hand_over(self: Arc<Self>, row: Row, disposition: Disposition) {
+        let (sent, sent_at) = (self.monotonic(), self.parts.env.now());
+        let lease_duration = self.parts.options.lease;
+        let lease = LeaseToken::new(sent_at, self.parts.env.id_entropy());
+        let recorded = self.send(&row, disposition, Some(Successor { lease, lease_duration })).await;
+        self.count_recorded(&recorded);
+        if let Recorded::Continued(item) = recorded {
+            let claim = ClaimTimes { sent, sent_at, answered: self.monotonic() };
+            let held = self.held.hold(&item, sent + lease_duration);
+            let next = Row { item: *item, claim, held, _share: None, slot: row.slot, handoffs: row.handoffs + 1 };
+            let runtime = self.parts.runtime.clone();
+            env::spawn_on(&runtime, "executor handoff", self.start_one(next));
+        }
+    }
+
+    /// Boxed, because an execution may begin another one.
+    fn start_one(self: Arc<Self>, row: Row) -> BoxFuture<'static, ()> {
+        self.start(vec![row]).boxed()
+    }
+
+    async fn send(&self, row: &Row, disposition: Disposition, successor: Option<Successor>) -> Recorded {
         let finish = Finish {
             work_item_id: row.item.id,
             lease: row.item.lease,
             epoch: row.item.epoch,
             disposition,
+            successor,
             now: self.parts.env.now(),
         };
         let parts = &self.parts;
-        match finish::record(finish, &row.item, &row.held, &parts.store, &parts.env, &self.signals).await {
-            // It is where it was before: nothing has drained.
-            Recorded::Applied if released => {}
-            Recorded::Applied => self.signals.vitals.finished(self.monotonic()),
+        finish::record(finish, &row.item, &row.held, &parts.store, &parts.env, &self.signals).await
+    }
+
+    fn count_recorded(&self, recorded: &Recorded) {
+        match recorded {
+            Recorded::Applied | Recorded::Continued(_) => self.signals.vitals.finished(self.monotonic()),
             Recorded::LeaseLost => self.signals.leases_lost_at_finish.increment(1),
             Recorded::GivenUp => self.signals.finishes_given_up.increment(1),
         }

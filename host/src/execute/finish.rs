@@ -21,10 +21,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const SENDS_MAX: u32 = 40;
 
 /// Whether an outcome was recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Recorded {
     /// It is durable.
     Applied,
+    /// It is durable, and this row is ours in its place.
+    Continued(Box<ClaimedWorkItem>),
     /// The row was somebody else's.
     LeaseLost,
     /// The store did not take it while the lease lasted. The row comes back when the lease runs out.
@@ -44,6 +46,7 @@ pub(super) async fn record(
     let mut fate_open = false;
     for _ in 0..SENDS_MAX {
         match store.finish(finish.clone()).await {
+            Ok(Finished::Continued(successor)) => return Recorded::Continued(successor),
             Ok(Finished::Applied) => return Recorded::Applied,
             Ok(Finished::LeaseLost) if fate_open && counted_before(item, store).await => return Recorded::Applied,
             Ok(Finished::LeaseLost) => return Recorded::LeaseLost,

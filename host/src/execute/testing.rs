@@ -19,8 +19,8 @@ use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route,
-    Verification,
+    Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
+    Route, Verification,
 };
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
@@ -71,9 +71,11 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
         routes: vec![Route {
             path: ROUTE.parse().unwrap(),
             verification: Verification::Plain,
+            event_list: None,
             delivery_key: None,
             source_key: None,
             ordering: Ordering::Source,
+            coalescing: Coalescing::None,
             failed_head,
             queue_class: QueueClassRule::DEFAULT,
             keep_headers: Vec::new(),
@@ -181,6 +183,23 @@ impl Harness {
     /// Enqueues one event for each body, in the lane of `source_key`.
     pub(crate) async fn enqueue_in_lane<const N: usize>(&self, source_key: &str, bodies: [&str; N]) -> [WorkItemId; N] {
         self.enqueue_events(bodies.map(|body| (Some(source_key.to_owned()), body))).await
+    }
+
+    /// Enqueues one event for each body, in the lane of `source_key`, of which the latest is all that matters.
+    pub(crate) async fn enqueue_coalescing<const N: usize>(
+        &self,
+        source_key: &str,
+        bodies: [&str; N],
+    ) -> [WorkItemId; N] {
+        let events = bodies.map(|body| {
+            let event = self.shared.event("", Some(source_key), body);
+            NewEvent { delivery_key: event.id.to_string(), ..event }
+        });
+        let ids = events.each_ref().map(|event| event.work_item_id);
+        let delivery = self.shared.delivery(events.to_vec());
+        let coalescing = Coalescing::LatestBySource;
+        self.store.enqueue(Delivery { generation: self.generation, coalescing, ..delivery }).await.unwrap();
+        ids
     }
 
     /// Enqueues events of this class, with no order among them.

@@ -16,7 +16,7 @@ use super::{ExecuteOptions, Executors, Renewed};
 use crate::guest::{Due, EmittedMessage, FlowOutput};
 use crate::model::failure::FailureClass;
 use crate::model::message::MessageState;
-use crate::model::pack::{FailedHeadPolicy, GuestLimits, HeadPolicy, Manifest};
+use crate::model::pack::{Coalescing, FailedHeadPolicy, GuestLimits, HeadPolicy, Manifest};
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkState;
 use crate::store::testing::Loss;
@@ -107,6 +107,39 @@ async fn a_panic_costs_its_own_row_one_attempt_and_nothing_else() {
     assert_eq!(run_all(&harness, &executors).await, 1);
     let done = harness.detail(bad).await;
     assert_eq!((done.state, done.failures, done.attempt), (WorkState::Done, 1, 2));
+}
+
+// COA-1
+#[tokio::test]
+async fn a_slot_goes_on_with_the_latest_of_its_source() {
+    let harness = Harness::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = Arc::clone(&gate);
+    let mut coalescing = manifest(FailedHeadPolicy::DEFAULT);
+    coalescing.routes[0].coalescing = Coalescing::LatestBySource;
+    let mut starts = harness.load_under(coalescing, move |event, _| {
+        if event.body == "first" { Step::Wait(Arc::clone(&waiting)) } else { succeed() }
+    });
+    let [first] = harness.enqueue_coalescing("repo", ["first"]).await;
+    let executors = harness.executors(1);
+    harness.claim_into(&executors, 1).await;
+    starts.recv().await.unwrap();
+    let later = harness.enqueue_coalescing("repo", ["second", "third", "latest"]).await;
+    gate.add_permits(1);
+    executors.idle().await;
+    assert_eq!(executors.free(), 1);
+    let latest = harness.detail(later[2]).await;
+    assert_eq!(
+        (harness.detail(first).await.state, latest.state, latest.ignored),
+        (WorkState::Done, WorkState::Done, false)
+    );
+    for superseded in &later[..2] {
+        let row = harness.detail(*superseded).await;
+        assert_eq!(
+            (row.state, row.attempt, row.note),
+            (WorkState::Done, 0, Some(format!("superseded by {}", later[2])))
+        );
+    }
 }
 
 // GST-2

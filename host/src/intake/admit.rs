@@ -23,7 +23,7 @@ use super::answer::{self, Accepted, Novelty, Refusal};
 use super::body;
 use super::budget::{Budget, Share};
 use super::complaint::Complaint;
-use super::judge::{IdEntropy, Judged, Lane, Submission};
+use super::judge::{IdEntropy, Judged, Submission};
 use super::meters::Meters;
 use super::routes::{OpenRoute, RouteTable};
 use crate::env::{self, Env};
@@ -171,10 +171,7 @@ impl Intake {
             entropy: self.id_entropy(),
         };
         let (judged, share) = judge(submission, share).await?;
-        match judged.lane {
-            Lane::AsDeclared => {}
-            Lane::Unordered => self.meters.unordered.increment(1),
-        }
+        self.meters.unordered.increment(judged.unordered);
         self.enqueue(judged.delivery, open, share, deadline).await
     }
 
@@ -247,7 +244,7 @@ impl Intake {
         refusal
     }
 
-    /// One draw for all ids: a draw is a system call.
+    /// One draw for all ids, however many events there are: a draw is a system call.
     fn id_entropy(&self) -> IdEntropy {
         let mut entropy = IdEntropy::default();
         self.env.entropy.fill(entropy.as_flattened_mut());

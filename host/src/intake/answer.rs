@@ -64,6 +64,13 @@ refusals! {
         /// The key that names the delivery cannot be looked for.
         BodyNotJson "body_not_json"
     }
+    BAD_REQUEST "event_list_missing"
+    "This route takes its events from a list in the JSON body, and the request has no list there, or an empty one." {
+        /// The events cannot be looked for.
+        EventsNotJson "events_not_json"
+        /// There is no list where the events should be, or nothing in it.
+        EventListMissing "event_list_missing"
+    }
     UNAUTHORIZED "unverified" "The request does not carry a valid signature of this route's secret." {
         /// A header that the scheme needs is not there.
         SignatureMissing "signature_missing"
@@ -95,6 +102,10 @@ refusals! {
     PAYLOAD_TOO_LARGE "too_large" "The body is larger than this host takes." {
         /// Too many bytes.
         TooLarge "too_large"
+    }
+    PAYLOAD_TOO_LARGE "too_many_events" "The request carries more events than this route takes at once." {
+        /// Too many events.
+        TooManyEvents "too_many_events"
     }
     UNSUPPORTED_MEDIA_TYPE "content_encoding"
     "Send the body without a content-encoding: it is verified, stored and shown to the pack byte for byte." {
@@ -183,6 +194,9 @@ pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<
         Refusal::Truncated
         | Refusal::DeliveryKeyMissing
         | Refusal::BodyNotJson
+        | Refusal::EventsNotJson
+        | Refusal::EventListMissing
+        | Refusal::TooManyEvents
         | Refusal::SignatureMissing
         | Refusal::SignatureRepeated
         | Refusal::SignatureMalformed

@@ -11,15 +11,16 @@ use sha2::{Digest, Sha256};
 use super::answer::Refusal;
 use super::keys;
 use super::routes::OpenRoute;
+use super::split::split;
 use super::verify::{Signed, verify};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
-use crate::model::pack::{Ordering, Route};
+use crate::model::pack::{KeyRule, Route};
 use crate::model::time::Timestamp;
 use crate::secrets::Secret;
 use crate::store::{Delivery, NewEvent};
 
-/// The random parts of the three ids that a delivery is given.
+/// The random parts of a receipt's id, and of those of its first event and work item.
 pub(super) type IdEntropy = [[u8; 10]; 3];
 
 /// A request whose body has arrived.
@@ -35,41 +36,37 @@ pub(super) struct Submission {
 /// A verified request.
 pub(super) struct Judged {
     pub(super) delivery: Delivery,
-    pub(super) lane: Lane,
-}
-
-/// Whether a delivery stands where its route says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
-    /// In the lane of its source, or its route has no lanes.
-    AsDeclared,
-    /// In no lane, because the request lacks the source key that its route orders by.
-    Unordered,
+    /// Events that stand in the lane of no source, because they lack the source key that their route orders by.
+    pub(super) unordered: u64,
 }
 
 impl Submission {
     /// Verifies the request and names what it is.
     pub(super) fn judge(self) -> Result<Judged, Refusal> {
-        let Self { route: open, headers, body, secrets, now, entropy: [receipt, event, work_item] } = self;
+        let Self { route: open, headers, body, secrets, now, entropy } = self;
         let route = &open.route;
         verify(&route.verification, Signed { headers: &headers, body: &body }, &secrets, now)?;
-        let keys = keys::find(route, &headers, &body)?;
-
-        let receipt_id = ReceiptId::new(now, receipt);
-        let lane = match (route.ordering, &keys.source) {
-            (Ordering::Source, None) => Lane::Unordered,
-            (Ordering::Source, Some(_)) | (Ordering::None, _) => Lane::AsDeclared,
+        let receipt_id = ReceiptId::new(now, entropy[0]);
+        let bodies = match &route.event_list {
+            None => vec![body],
+            Some(list) => split(&body, list)?,
         };
-        let event = NewEvent {
-            id: EventId::new(now, event),
-            work_item_id: WorkItemId::new(now, work_item),
-            // Without a rule, every request is a delivery of its own.
-            delivery_key: keys.delivery.unwrap_or_else(|| receipt_id.to_string()),
-            source_key: keys.source,
-            queue_class: keys.queue_class,
-            payload_digest: Sha256::digest(&body).into(),
-            body,
-        };
+        let mut events = Vec::with_capacity(bodies.len());
+        for (position, body) in bodies.into_iter().enumerate() {
+            let keys = keys::find(route, &headers, &body)?;
+            let [event, work_item] = part_entropy(&entropy, position);
+            events.push(NewEvent {
+                id: EventId::new(now, event),
+                work_item_id: WorkItemId::new(now, work_item),
+                delivery_key: delivery_key(route, keys.delivery, receipt_id, position),
+                source_key: keys.source,
+                queue_class: keys.queue_class,
+                payload_digest: Sha256::digest(&body).into(),
+                body,
+            });
+        }
+        let lacks_source = |event: &&NewEvent| route.source_key.is_some() && event.source_key.is_none();
+        let unordered = events.iter().filter(lacks_source).count() as u64;
         let delivery = Delivery {
             receipt_id,
             namespace: open.namespace.clone(),
@@ -79,10 +76,32 @@ impl Submission {
             content_type: content_type(&headers),
             headers: kept(route, &headers),
             received_at: now,
-            events: vec![event],
+            ordering: route.ordering,
+            coalescing: route.coalescing,
+            events,
         };
-        Ok(Judged { delivery, lane })
+        Ok(Judged { delivery, unordered })
     }
+}
+
+/// What names one of the events that a request carries. Without a rule, every request is a delivery of its own.
+fn delivery_key(route: &Route, found: Option<String>, receipt_id: ReceiptId, position: usize) -> String {
+    let of_request = found.unwrap_or_else(|| receipt_id.to_string());
+    match (&route.event_list, &route.delivery_key) {
+        (None, _) | (Some(_), Some(KeyRule::Pointer(_))) => of_request,
+        (Some(_), Some(KeyRule::Header(_)) | None) => keys::of_part(&of_request, position),
+    }
+}
+
+/// The random parts of the ids of one of the events: drawn for the first, and made of what was drawn for the others.
+fn part_entropy(drawn: &IdEntropy, position: usize) -> [[u8; 10]; 2] {
+    if position == 0 {
+        return [drawn[1], drawn[2]];
+    }
+    let digest = Sha256::new().chain_update(drawn.as_flattened()).chain_update(position.to_be_bytes()).finalize();
+    let mut entropy = [[0; 10]; 2];
+    entropy.as_flattened_mut().copy_from_slice(&digest[..20]);
+    entropy
 }
 
 fn content_type(headers: &HeaderMap) -> String {

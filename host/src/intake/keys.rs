@@ -5,6 +5,8 @@
 //!   sender is told.
 //! - A source key may be missing: the event then stands in no lane, and is counted.
 //! - A queue class rule that finds nothing gives the class that it names for that.
+//! - Of the events that one request carries, each has the keys that its own part of the body has. What a header says, it says of
+//!   all of them: each then has a delivery key with its position behind it.
 //! - A key longer than [`KEY_BYTES_MAX`] is replaced by its hash, which still tells one from another.
 
 use data_encoding::HEXLOWER;
@@ -24,7 +26,7 @@ pub(super) const KEY_BYTES_MAX: usize = 512;
 pub(super) struct Keys {
     /// `None` if the route declares none.
     pub(super) delivery: Option<String>,
-    /// `None` if the route does not order by source, or the request has none.
+    /// `None` if the route has no lanes of sources, or the request has none.
     pub(super) source: Option<String>,
     /// By the route's rule.
     pub(super) queue_class: QueueClass,
@@ -33,7 +35,7 @@ pub(super) struct Keys {
 /// Finds the keys of a request to `route`. Parses the body once, and only if a key is in it.
 pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Keys, Refusal> {
     let source_rule = match route.ordering {
-        Ordering::Source => route.source_key.as_ref(),
+        Ordering::Source | Ordering::Delivery => route.source_key.as_ref(),
         Ordering::None => None,
     };
     let delivery_rule = route.delivery_key.as_ref();
@@ -88,6 +90,12 @@ fn in_header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
         return None;
     }
     std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned).and_then(bounded)
+}
+
+/// The delivery key of one of the events that a request carries, from what names them all.
+pub(super) fn of_part(request: &str, position: usize) -> String {
+    let key = format!("{request}#{position}");
+    bounded(key).expect("it is not empty")
 }
 
 /// A key of bounded length; none, if it is empty.

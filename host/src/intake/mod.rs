@@ -30,6 +30,7 @@ mod meters;
 mod pointer;
 mod routes;
 mod server;
+mod split;
 mod verify;
 
 pub use meters::describe;

@@ -18,8 +18,6 @@ pub(super) fn find<const N: usize>(
     document: &[u8],
     pointers: [Option<&str>; N],
 ) -> Result<[Option<String>; N], NotJson> {
-    const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
     let mut found = [const { None }; N];
     let targets: Vec<Target<'_>> = pointers
         .into_iter()
@@ -29,8 +27,7 @@ pub(super) fn find<const N: usize>(
     if targets.is_empty() {
         return Ok(found);
     }
-    let text = document.strip_prefix(BYTE_ORDER_MARK).unwrap_or(document);
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let mut deserializer = serde_json::Deserializer::from_slice(without_byte_order_mark(document));
     Walk { targets: &targets, found: &mut found }
         .deserialize(&mut deserializer)
         .and_then(|()| deserializer.end())
@@ -38,14 +35,30 @@ pub(super) fn find<const N: usize>(
     Ok(found)
 }
 
+/// A document's text, which some senders put a mark before.
+pub(super) fn without_byte_order_mark(document: &[u8]) -> &[u8] {
+    const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+    document.strip_prefix(BYTE_ORDER_MARK).unwrap_or(document)
+}
+
 /// What is left of a pointer at some place of the document: empty at the place itself.
 #[derive(Clone, Copy)]
-struct Target<'pointer> {
+pub(super) struct Target<'pointer> {
     slot: usize,
     rest: &'pointer str,
 }
 
 impl<'pointer> Target<'pointer> {
+    /// A pointer at the document as a whole.
+    pub(super) fn whole(pointer: &'pointer str) -> Self {
+        Self { slot: 0, rest: pointer }
+    }
+
+    /// Whether it leads no further.
+    pub(super) fn is_here(self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// The first token, still escaped, and what is left behind it.
     fn split(self) -> Option<(&'pointer str, Self)> {
         let tokens = self.rest.strip_prefix('/')?;
@@ -54,7 +67,7 @@ impl<'pointer> Target<'pointer> {
     }
 
     /// The target below the member of this name, if the pointer leads there.
-    fn below_member(self, name: &str) -> Option<Self> {
+    pub(super) fn below_member(self, name: &str) -> Option<Self> {
         let (token, below) = self.split()?;
         let leads_there =
             if token.contains('~') { token.replace("~1", "/").replace("~0", "~") == name } else { token == name };
@@ -62,7 +75,7 @@ impl<'pointer> Target<'pointer> {
     }
 
     /// The target below the element at this position. A position has one spelling: no sign, no leading zero.
-    fn below_element(self, position: usize) -> Option<Self> {
+    pub(super) fn below_element(self, position: usize) -> Option<Self> {
         let (token, below) = self.split()?;
         let canonical = token == "0" || !token.starts_with(['0', '+']);
         (canonical && token.parse() == Ok(position)).then_some(below)

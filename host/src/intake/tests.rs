@@ -6,3 +6,4 @@ mod doubt;
 pub(super) mod fixture;
 mod overload;
 mod sockets;
+mod splitting;

@@ -13,6 +13,7 @@ pub mod failure;
 pub mod generation;
 pub mod hash;
 pub mod ids;
+pub mod lane;
 pub mod message;
 pub mod names;
 pub mod pack;

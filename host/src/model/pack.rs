@@ -115,12 +115,16 @@ pub struct Route {
     pub path: RouteName,
     /// How a request proves where it comes from.
     pub verification: Verification,
+    /// Where its events are, if a request carries many.
+    pub event_list: Option<EventList>,
     /// Where the delivery's own key is; without one, every request is a delivery of its own.
     pub delivery_key: Option<KeyRule>,
     /// Where the key of the object it is about is; needed if events are ordered by source.
     pub source_key: Option<KeyRule>,
     /// What order its events are worked off in.
     pub ordering: Ordering,
+    /// Whether later events of a source make earlier ones superfluous.
+    pub coalescing: Coalescing,
     /// What a failing head does to its lane.
     pub failed_head: FailedHeadPolicy,
     /// Which queue class its events are of.
@@ -131,12 +135,21 @@ pub struct Route {
     pub answer: Answer,
 }
 
-/// Where a key is found in a request.
+/// Where the events are in a request that carries many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventList {
+    /// An RFC 6901 pointer into the JSON body, at an array; empty if the body is the array.
+    pub pointer: String,
+    /// How many events a request may carry.
+    pub events_max: u32,
+}
+
+/// Where a key is found in a request, or in one of the events that it carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyRule {
     /// A header's value.
     Header(HeaderName),
-    /// An RFC 6901 pointer into the JSON body, at a string or a number.
+    /// An RFC 6901 pointer into the JSON body, at a string or a number; if a request carries many events, into each of them.
     Pointer(String),
 }
 
@@ -178,6 +191,18 @@ pub enum Ordering {
     None,
     /// Those of one source key one after another, in order of arrival.
     Source,
+    /// All of the route one after another, in order of arrival; and if it has source keys, also behind those of its source
+    /// that came in by other routes.
+    Delivery,
+}
+
+/// Whether later events make earlier ones superfluous that still wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coalescing {
+    /// No: each event is worked off.
+    None,
+    /// Yes, of the same source: whoever ends one goes on with the latest, and those between are superseded.
+    LatestBySource,
 }
 
 /// What a head that does not succeed does to the items behind it.

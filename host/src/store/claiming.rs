@@ -5,6 +5,7 @@
 //! be skipped, and the cost does not depend on how many rows wait, are delayed, or have ended.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
 use super::replay;
@@ -14,6 +15,7 @@ use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
 /// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed rows is worked off
@@ -91,19 +93,27 @@ static TAKEN: Statement = Statement::select(
      AND work_item.lease_token = wanted.lease_token AND work_item.state = 3",
 );
 
+/// Under what rows are taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grant {
+    pub(super) lease: LeaseToken,
+    pub(super) lease_duration: Duration,
+    pub(super) now: Timestamp,
+}
+
 /// A row that may be taken, as it was read.
-struct Candidate {
-    ordinal: i64,
-    id: WorkItemId,
-    event_id: EventId,
-    namespace: Namespace,
-    scope: Scope,
-    class: QueueClass,
-    state: WorkState,
-    turn: i64,
-    epoch: u32,
-    attempt: u32,
-    failures: u32,
+pub(super) struct Candidate {
+    pub(super) ordinal: i64,
+    pub(super) id: WorkItemId,
+    pub(super) event_id: EventId,
+    pub(super) namespace: Namespace,
+    pub(super) scope: Scope,
+    pub(super) class: QueueClass,
+    pub(super) state: WorkState,
+    pub(super) turn: i64,
+    pub(super) epoch: u32,
+    pub(super) attempt: u32,
+    pub(super) failures: u32,
 }
 
 /// Applies claims in order.
@@ -126,7 +136,8 @@ async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<Claimed
         let left = rows_max - candidates.len();
         candidates.extend(read(unit, &request, WorkState::Ready, left).await?);
     }
-    take(unit, request, candidates).await
+    let grant = Grant { lease: request.lease, lease_duration: request.lease_duration, now: request.now };
+    take(unit, grant, candidates).await
 }
 
 /// The first rows of a tier over all generations, work types and classes: each range is in order, and they are merged here.
@@ -196,15 +207,16 @@ async fn promote_due(unit: &mut Unit<'_>, request: &ClaimRequest) -> Result<(), 
     Ok(())
 }
 
-async fn take(
+/// Takes those of the rows that are still as they were read.
+pub(super) async fn take(
     unit: &mut Unit<'_>,
-    request: ClaimRequest,
+    grant: Grant,
     candidates: Vec<Candidate>,
 ) -> Result<Vec<ClaimedWorkItem>, sqlx::Error> {
-    let lease_until = unit.time(request.now) + request.lease_duration;
+    let lease_until = unit.time(grant.now) + grant.lease_duration;
     let taken = TAKE
         .execute(&mut unit.connection, candidates.iter().collect(), |values, row: &Candidate| {
-            values.push(row.ordinal).time(lease_until).id(request.lease.as_bytes());
+            values.push(row.ordinal).time(lease_until).id(grant.lease.as_bytes());
             values.push(work_state_code(row.state)).push(row.turn).push(row.epoch);
             values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type)).push(row.scope.generation.0);
             values.push(queue_class_code(row.class));
@@ -213,12 +225,12 @@ async fn take(
     let won = if usize::try_from(taken) == Ok(candidates.len()) {
         candidates
     } else {
-        won(unit, request.lease, candidates).await?
+        won(unit, grant.lease, candidates).await?
     };
     for row in &won {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);
     }
-    Ok(won.into_iter().map(|row| row.claimed(&request)).collect())
+    Ok(won.into_iter().map(|row| row.claimed(grant)).collect())
 }
 
 /// The rows that were taken, where another runtime was faster with others.
@@ -238,16 +250,16 @@ async fn won(
 
 impl Candidate {
     /// The row as its new owner knows it. When the lease ends it is told by its own clock, which it read before it asked.
-    fn claimed(self, request: &ClaimRequest) -> ClaimedWorkItem {
+    fn claimed(self, grant: Grant) -> ClaimedWorkItem {
         ClaimedWorkItem {
             id: self.id,
             event_id: self.event_id,
             work_type: self.scope.work_type,
             namespace: self.namespace,
             generation: self.scope.generation,
-            lease: request.lease,
+            lease: grant.lease,
             epoch: self.epoch + 1,
-            lease_until: request.now + request.lease_duration,
+            lease_until: grant.now + grant.lease_duration,
             attempt: self.attempt + 1,
             failures: self.failures,
             reclaimed: self.state == WorkState::Processing,

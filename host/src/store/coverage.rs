@@ -8,7 +8,9 @@ use std::collections::HashSet;
 
 use super::connection::{Connection, Row};
 use super::dialect::{Lock, is_conflict};
-use super::materialize::{Authority, PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, store_work_items};
+use super::materialize::{
+    Authority, PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items,
+};
 use super::sequences::Sequences;
 use super::statement::Statement;
 use super::stored::{Values, values, work_type_code};
@@ -16,7 +18,7 @@ use super::unit::{Scope, Terms, Unit};
 use super::{StoreError, link};
 use crate::env::{self, Env};
 use crate::model::ids::{EventId, WorkItemId};
-use crate::model::names::Namespace;
+use crate::model::names::{Namespace, RouteName};
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
@@ -62,7 +64,8 @@ const GAP: &str = "\
 
 macro_rules! uncovered {
     () => {
-        "SELECT event.ordinal, event.id, event.namespace, event.source_key, receipt.pack, receipt.generation FROM wanted \
+        "SELECT event.ordinal, event.id, event.namespace, event.source_key, receipt.pack, receipt.generation, \
+         event.route, receipt.delivery_lane FROM wanted \
          CROSS JOIN event ON event.ordinal = wanted.ordinal CROSS JOIN receipt ON receipt.ordinal = event.receipt \
          LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE work_item.ordinal IS NULL"
     };
@@ -80,6 +83,7 @@ struct Uncovered {
     id: EventId,
     namespace: Namespace,
     source_key: Option<String>,
+    delivery_lane: Option<RouteName>,
     scope: Scope,
 }
 
@@ -190,6 +194,7 @@ fn uncovered(row: &Row) -> Result<Uncovered, sqlx::Error> {
         id: EventId::from_bytes(row.bytes_16(1)?),
         namespace: row.name(2)?,
         source_key: row.value(3)?,
+        delivery_lane: delivery_lane(row, 6)?,
         scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: GenerationNumber(row.unsigned_32(5)?) },
     })
 }
@@ -203,8 +208,10 @@ impl Uncovered {
             namespace: self.namespace,
             scope: self.scope,
             source_key: self.source_key,
+            delivery_lane: self.delivery_lane,
             // What the route's rules would say is not known any more.
             queue_class: QueueClass::Default,
+            coalesces: None,
             created_at: now,
             replays: None,
         }

@@ -9,11 +9,12 @@
 //! Rows are locked WorkItem first, then lane.
 
 use super::dialect::Lock;
+use super::lane::{self, LaneIds};
 use super::statement::Statement;
 use super::stored::{Values, values, work_state_code};
 use super::unit::{Answers, Scope, Unit, all_written};
 use super::writer::Control;
-use super::{Store, StoreError, lane};
+use super::{Store, StoreError};
 use crate::model::failure::FailureClass;
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
@@ -114,7 +115,7 @@ static LOAD: Statement = Statement::lock(
     "(ordinal)",
     1,
     "SELECT work_item.ordinal, work_item.pack, work_item.work_type, work_item.generation, work_item.state, \
-     work_item.turn, work_item.lane_id, work_item.epoch FROM wanted \
+     work_item.turn, work_item.delivery_lane_id, work_item.source_lane_id, work_item.epoch FROM wanted \
      CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal",
     Lock::Update,
 );
@@ -130,8 +131,8 @@ static MOVE: Statement = Statement::update(
 
 static END: Statement = Statement::update(
     "work_item",
-    "state = 5, turn = lane_ordinal, lane_id = NULL, lease_token = NULL, finished_at = ended.column5, \
-     failure_class = ended.column6, failure_message = ended.column7",
+    "state = 5, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
+     finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7",
     "ended",
     7,
     "work_item.ordinal = ended.column1 AND work_item.generation = ended.column2 AND work_item.state = ended.column3 \
@@ -144,7 +145,7 @@ struct Row {
     scope: Scope,
     state: WorkState,
     turn: i64,
-    lane_id: Option<i64>,
+    lanes: LaneIds,
     epoch: u32,
 }
 
@@ -183,8 +184,8 @@ async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Erro
                     },
                     state: row.work_state(4)?,
                     turn: row.value(5)?,
-                    lane_id: row.value(6)?,
-                    epoch: row.unsigned_32(7)?,
+                    lanes: LaneIds { delivery: row.value(6)?, source: row.value(7)? },
+                    epoch: row.unsigned_32(8)?,
                 })
             },
         )
@@ -235,8 +236,7 @@ async fn end(unit: &mut Unit<'_>, rows: Vec<Row>, now: Timestamp) -> Result<(), 
     for row in &rows {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Dead, 1);
     }
-    // Whoever is not blocked is its lane's head, or has left it.
-    let heads = rows.iter().filter(|row| row.state != WorkState::Blocked).filter_map(|row| row.lane_id).collect();
+    let left = rows.iter().map(|row| (row.ordinal, row.lanes)).collect();
     let expected = rows.len();
     let ended = END
         .execute(&mut unit.connection, rows, |values, row| {
@@ -246,5 +246,5 @@ async fn end(unit: &mut Unit<'_>, rows: Vec<Row>, now: Timestamp) -> Result<(), 
         })
         .await?;
     all_written(ended, expected)?;
-    lane::advance(unit, heads).await
+    lane::leave(unit, left).await
 }

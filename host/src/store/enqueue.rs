@@ -6,7 +6,7 @@ use super::{Store, StoreError};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
-use crate::model::pack::GenerationNumber;
+use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 
@@ -29,6 +29,11 @@ pub struct Delivery {
     pub headers: Vec<Header>,
     /// When it was admitted.
     pub received_at: Timestamp,
+    /// The order that its route keeps: by source, its events stand in the lanes of their sources; by delivery, in that of the
+    /// route as well.
+    pub ordering: Ordering,
+    /// Whether later events of a source make earlier ones superfluous that still wait.
+    pub coalescing: Coalescing,
     /// What it carries, in payload order; at least one.
     pub events: Vec<NewEvent>,
 }
@@ -42,7 +47,7 @@ pub struct NewEvent {
     pub work_item_id: WorkItemId,
     /// What names the delivery; unique in namespace and route.
     pub delivery_key: String,
-    /// The source lane that it queues in, if its route orders by source.
+    /// The source whose lane it stands in, if its route orders by source, or by delivery and source.
     pub source_key: Option<String>,
     /// The class of its WorkItem.
     pub queue_class: QueueClass,

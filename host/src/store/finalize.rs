@@ -8,37 +8,41 @@ use std::collections::{HashMap, HashSet};
 use super::claim::Renewal;
 use super::dialect::Lock;
 use super::finish::{Disposition, Finish, Finished};
-use super::lane;
+use super::handoff::{self, Handoff};
+use super::lane::{self, LaneIds};
 use super::outbox::Emitted;
 use super::statement::Statement;
 use super::stored::{Values, work_state_code};
 use super::unit::{Answers, Scope, Unit, all_written};
 use crate::model::failure::Failure;
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
+use crate::model::lane::lets_go_on;
 use crate::model::message::NewMessage;
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
-use crate::model::work_item::WorkState;
+use crate::model::work_item::{ClaimedWorkItem, WorkState};
 
 static LOAD: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.lane_id, work_item.lane_ordinal, \
-     work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures \
-     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
+     work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
+     work_item.queue_class, work_item.coalesces FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
 static END: Statement = Statement::update(
     "work_item",
-    "state = ended.column4, turn = ended.column5, lane_id = ended.column6, run_after = ended.column7, \
+    "state = ended.column4, turn = ended.column5, source_lane_id = ended.column6, delivery_lane_id = ended.column15, \
+     run_after = ended.column7, \
      attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
      note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
      failure_message = coalesce(ended.column14, failure_message), lease_token = NULL",
     "ended",
-    14,
+    15,
     "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
      AND work_item.epoch = ended.column3",
 );
@@ -62,7 +66,7 @@ static HELD: Statement = Statement::select(
 
 static LEAVE_LANE: Statement = Statement::update(
     "work_item",
-    "lane_id = NULL",
+    "source_lane_id = NULL, delivery_lane_id = NULL",
     "skipped",
     1,
     "work_item.ordinal = skipped.column1 AND work_item.state = 5",
@@ -76,13 +80,15 @@ struct Row {
     namespace: Namespace,
     scope: Scope,
     state: WorkState,
-    lane_id: Option<i64>,
+    lanes: LaneIds,
     lane_ordinal: i64,
     run_after: Timestamp,
     lease: Option<LeaseToken>,
     epoch: u32,
     attempt: u32,
     failures: u32,
+    queue_class: QueueClass,
+    coalesces: Option<String>,
 }
 
 /// What is written into a row whose execution ended.
@@ -90,7 +96,7 @@ struct End {
     row: Row,
     state: WorkState,
     turn: i64,
-    leaves_lane: bool,
+    leaves_lanes: bool,
     run_after: Timestamp,
     attempt: u32,
     failures: u32,
@@ -112,6 +118,7 @@ pub(super) async fn finish(
     let mut answers = Vec::with_capacity(finishes.len());
     let mut ends = Vec::new();
     let mut emitted = Vec::new();
+    let mut handoffs = Vec::new();
     for finish in finishes {
         // The row is taken out: a second finish of it comes too late.
         let held = rows.get(&finish.work_item_id).is_some_and(|row| row.is_held_by(&finish));
@@ -119,6 +126,7 @@ pub(super) async fn finish(
             answers.push(Ok(Finished::LeaseLost));
             continue;
         };
+        handoffs.extend(row.handoff(answers.len(), &finish));
         answers.push(Ok(Finished::Applied));
         let (end, messages) = End::of(row, finish.disposition, finish.now);
         emitted.extend(messages.into_iter().map(|message| Emitted {
@@ -130,26 +138,50 @@ pub(super) async fn finish(
         }));
         ends.push(end);
     }
-    write(unit, ends).await?;
+    for (finish, item) in write(unit, ends, handoffs).await? {
+        answers[finish] = Ok(Finished::Continued(Box::new(item)));
+    }
     Ok((answers, emitted))
 }
 
-async fn write(unit: &mut Unit<'_>, ends: Vec<End>) -> Result<(), sqlx::Error> {
+/// Writes the ends, and lets lanes go on. Returns the successors that were claimed, with the finishes that they go with.
+async fn write(
+    unit: &mut Unit<'_>,
+    ends: Vec<End>,
+    handoffs: Vec<Handoff>,
+) -> Result<Vec<(usize, ClaimedWorkItem)>, sqlx::Error> {
     let mut left = Vec::new();
     for end in &ends {
         unit.count_work_items(&end.row.scope, Some(end.row.state), end.state, 1);
         unit.work_changed |= !end.state.is_terminal();
-        left.extend(end.row.lane_id.filter(|_| end.lets_lane_go_on()));
+        left.extend(end.lets_lanes_go_on().then_some(end.row.lanes));
     }
     let expected = ends.len();
     let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
-    lane::advance(unit, left).await
+    let latest = handoff::supersede(unit, handoffs).await?;
+    lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await?;
+    handoff::claim(unit, latest).await
 }
 
 impl Row {
     fn is_held_by(&self, finish: &Finish) -> bool {
         self.state == WorkState::Processing && self.lease == Some(finish.lease) && self.epoch == finish.epoch
+    }
+
+    /// Who is to be claimed in its place, if it succeeded and coalesces.
+    fn handoff(&self, number: usize, finish: &Finish) -> Option<Handoff> {
+        let succeeded = matches!(finish.disposition, Disposition::Done { .. });
+        let lane = self.lanes.source.filter(|_| succeeded);
+        Some(Handoff {
+            finish: number,
+            source_lane_id: lane?,
+            scope: self.scope.clone(),
+            route: self.coalesces.clone()?,
+            queue_class: self.queue_class,
+            successor: finish.successor?,
+            now: finish.now,
+        })
     }
 }
 
@@ -159,7 +191,7 @@ impl End {
         let mut end = Self {
             state: WorkState::Ready,
             turn: row.lane_ordinal,
-            leaves_lane: false,
+            leaves_lanes: false,
             run_after: row.run_after,
             attempt: row.attempt,
             failures: row.failures,
@@ -180,14 +212,14 @@ impl End {
                 end.state = WorkState::Delayed;
                 end.turn = run_after.as_millis();
                 end.run_after = run_after;
-                end.leaves_lane = leaves_lane;
+                end.leaves_lanes = leaves_lane;
                 end.failures += 1;
                 end.failure = Some(failure);
             }
             Disposition::Dead { failure, leaves_lane } => {
                 end.state = WorkState::Dead;
                 end.finished_at = Some(now);
-                end.leaves_lane = leaves_lane;
+                end.leaves_lanes = leaves_lane;
                 end.failures += 1;
                 end.failure = Some(failure);
             }
@@ -196,20 +228,21 @@ impl End {
         (end, Vec::new())
     }
 
-    /// Whether the next in its lane becomes the head.
-    fn lets_lane_go_on(&self) -> bool {
-        self.leaves_lane || self.state == WorkState::Done
+    /// Whether the next in its lanes become their heads.
+    fn lets_lanes_go_on(&self) -> bool {
+        lets_go_on(self.state, self.leaves_lanes)
     }
 
     fn bind(values: &mut Values, end: Self) {
         let lease = end.row.lease.as_ref().map(LeaseToken::as_bytes);
         values.push(end.row.ordinal).optional_id(lease).push(i64::from(end.row.epoch));
         values.push(work_state_code(end.state)).push(end.turn);
-        values.push(end.row.lane_id.filter(|_| !end.leaves_lane)).time(end.run_after);
+        let lanes = if end.leaves_lanes { LaneIds::default() } else { end.row.lanes };
+        values.push(lanes.source).time(end.run_after);
         values.push(i64::from(end.attempt)).push(i64::from(end.failures)).optional_time(end.finished_at);
         values.push(end.ignored).push(end.note);
         let (class, message) = end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
-        values.push(class).push(message);
+        values.push(class).push(message).push(lanes.delivery);
     }
 }
 
@@ -270,7 +303,7 @@ pub(super) async fn skip_dead(unit: &mut Unit<'_>, ids: Vec<WorkItemId>) -> Resu
     let mut holders = Vec::new();
     for id in ids {
         let dead = rows.remove(&id).filter(|row| row.state == WorkState::Dead);
-        let held = dead.and_then(|row| row.lane_id.map(|lane_id| (row.ordinal, lane_id)));
+        let held = dead.filter(|row| !row.lanes.is_empty()).map(|row| (row.ordinal, row.lanes));
         answers.push(Ok(held.is_some()));
         holders.extend(held);
     }
@@ -278,9 +311,9 @@ pub(super) async fn skip_dead(unit: &mut Unit<'_>, ids: Vec<WorkItemId>) -> Resu
     Ok(answers)
 }
 
-/// Takes dead WorkItems out of the lanes that they hold up: each with its ordinal and its lane.
-pub(super) async fn leave_lanes(unit: &mut Unit<'_>, holders: Vec<(i64, i64)>) -> Result<(), sqlx::Error> {
-    let (ordinals, lanes): (Vec<i64>, Vec<i64>) = holders.into_iter().unzip();
+/// Takes dead WorkItems out of the lanes that they hold up: each with its ordinal and its lanes.
+pub(super) async fn leave_lanes(unit: &mut Unit<'_>, holders: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
+    let (ordinals, lanes): (Vec<i64>, Vec<LaneIds>) = holders.into_iter().unzip();
     LEAVE_LANE
         .execute(&mut unit.connection, ordinals, |values, ordinal| {
             values.push(ordinal);
@@ -311,13 +344,15 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
                         generation: GenerationNumber(row.unsigned_32(6)?),
                     },
                     state: row.work_state(7)?,
-                    lane_id: row.value(8)?,
-                    lane_ordinal: row.value(9)?,
-                    run_after: row.time(10)?,
-                    lease: row.optional_bytes_16(11)?.map(LeaseToken::from_bytes),
-                    epoch: row.unsigned_32(12)?,
-                    attempt: row.unsigned_32(13)?,
-                    failures: row.unsigned_32(14)?,
+                    lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
+                    lane_ordinal: row.value(10)?,
+                    run_after: row.time(11)?,
+                    lease: row.optional_bytes_16(12)?.map(LeaseToken::from_bytes),
+                    epoch: row.unsigned_32(13)?,
+                    attempt: row.unsigned_32(14)?,
+                    failures: row.unsigned_32(15)?,
+                    queue_class: row.queue_class(16)?,
+                    coalesces: row.value(17)?,
                 })
             },
         )

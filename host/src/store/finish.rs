@@ -1,11 +1,14 @@
 //! What an execution came to. How it becomes durable is in `finalize`.
 
+use std::time::Duration;
+
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::failure::Failure;
 use crate::model::ids::{LeaseToken, WorkItemId};
 use crate::model::message::NewMessage;
 use crate::model::time::Timestamp;
+use crate::model::work_item::ClaimedWorkItem;
 
 /// The end of one execution.
 #[derive(Debug, Clone)]
@@ -18,8 +21,19 @@ pub struct Finish {
     pub epoch: u32,
     /// What becomes of it.
     pub disposition: Disposition,
+    /// Under what its successor is claimed in the same transaction, if it coalesces and has one.
+    pub successor: Option<Successor>,
     /// Now.
     pub now: Timestamp,
+}
+
+/// A claim of the WorkItem that comes next, by whoever ends the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Successor {
+    /// The token that it will carry; fresh for every finish.
+    pub lease: LeaseToken,
+    /// How long the lease lasts.
+    pub lease_duration: Duration,
 }
 
 /// What becomes of a WorkItem after an execution.
@@ -55,10 +69,12 @@ pub enum Disposition {
 }
 
 /// Whether a [`Finish`] counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finished {
     /// It is durable.
     Applied,
+    /// It is durable, and the latest of its source that waited is the caller's.
+    Continued(Box<ClaimedWorkItem>),
     /// The row was no longer the caller's; nothing changed.
     LeaseLost,
 }

@@ -16,6 +16,7 @@ use super::outbox::{self, Emitted};
 use super::packs::{Activated, Installed};
 use super::replay::{self, Replay, Replayed};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
+use super::sweep::{self, Suspect};
 use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
 use super::{claiming, draining, finalize, gates, materialize};
@@ -40,6 +41,7 @@ pub(super) enum Control {
     Renew(Renewal, Reply<Vec<WorkItemId>>),
     SkipDead(WorkItemId, Reply<bool>),
     Replay(Replay, Reply<Replayed>),
+    Sweep(Vec<Suspect>, Reply<u64>),
     Claim(ClaimRequest, Reply<Vec<ClaimedWorkItem>>),
     Admit(Owned<AdmissionRequest>, Reply<Vec<Admission>>),
     Record(Owned<OutcomeRecord>, Reply<Vec<bool>>),
@@ -75,6 +77,7 @@ impl Control {
             Control::Redrive(request, _) => request.ids.len(),
             Control::EnsureNamespaces(names, _, _) => names.len(),
             Control::Drain(drain, _) => drain.rows.len(),
+            Control::Sweep(suspects, _) => suspects.len(),
             Control::SkipDead(..)
             | Control::Replay(..)
             | Control::Cancel(..)
@@ -164,6 +167,7 @@ pub(super) struct Group {
     renewals: Batch<Renewal, Vec<WorkItemId>>,
     skips: Batch<WorkItemId, bool>,
     replays: Batch<Replay, Replayed>,
+    sweeps: Batch<Vec<Suspect>, u64>,
     outcomes: Batch<Owned<OutcomeRecord>, Vec<bool>>,
     cancels: Batch<Cancel, Cancelled>,
     reschedules: Batch<Reschedule, Rescheduled>,
@@ -200,6 +204,7 @@ impl Group {
             Control::Renew(renewal, reply) => self.renewals.push(renewal, reply),
             Control::SkipDead(id, reply) => self.skips.push(id, reply),
             Control::Replay(request, reply) => self.replays.push(request, reply),
+            Control::Sweep(suspects, reply) => self.sweeps.push(suspects, reply),
             Control::Claim(request, reply) => self.claims.push(request, reply),
             Control::Admit(request, reply) => self.admissions.push(request, reply),
             Control::Record(request, reply) => self.outcomes.push(request, reply),
@@ -253,6 +258,7 @@ impl Group {
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
         self.drains.answers = draining::apply(unit, self.drains.requests(afterwards)).await?;
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
+        self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
@@ -333,6 +339,7 @@ impl Group {
         self.renewals.settle(outcome);
         self.skips.settle(outcome);
         self.replays.settle(outcome);
+        self.sweeps.settle(outcome);
         self.outcomes.settle(outcome);
         self.cancels.settle(outcome);
         self.reschedules.settle(outcome);

@@ -1,54 +1,63 @@
-//! Lanes of WorkItems. A lane's row hands out places and names the head, and both enqueue and completion go through it, so
-//! that "the lane looks busy, wait" and "nobody waits, done" cannot pass each other.
+//! The rows of WorkItem lanes. A lane's row hands out places and names the head, and both enqueue and completion go through
+//! it, so that "the lane looks busy, wait" and "nobody waits, done" cannot pass each other. What becomes of a lane is decided in
+//! [`crate::model::lane`]; here it is read, held and written.
 //!
 //! Invariants:
-//! - In each lane exactly one item is the head if anybody is in it; every other one is `blocked`, behind the head.
-//! - An item that left its lane (`lane_id` null) neither holds nor waits for anybody.
+//! - Whoever changes a lane, or who stands in it, holds its row: delivery lanes first, then those of sources.
+//! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who holds
+//!   that: its own row is held while its blockers are counted down.
+//! - An item that left its lanes (their ids are null) neither holds nor waits for anybody.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
 use super::statement::Statement;
-use super::stored::Values;
+use super::stored::{Values, lane_kind_code, work_state_code};
 use super::unit::{Scope, Unit};
+use crate::model::lane::{self, Blockers, Lane, LaneKind, Successor};
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 
-/// The kind of a lane that orders by source object.
-const KIND_SOURCE: i64 = 1;
-
-/// What names a source lane.
+/// What names a lane. Their order is the one in which they are held.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LaneKey {
+    pub(super) kind: LaneKind,
     pub(super) namespace: Namespace,
     pub(super) pack: PackName,
-    pub(super) source_key: String,
+    /// The source, or the route.
+    pub(super) key: String,
+}
+
+/// The lanes that a WorkItem stands in, by their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct LaneIds {
+    pub(super) delivery: Option<i64>,
+    pub(super) source: Option<i64>,
 }
 
 /// A lane's row.
-struct Lane {
+struct Stored {
     id: i64,
-    head: Option<i64>,
-    last: i64,
+    lane: Lane,
     new: bool,
 }
 
 /// The lanes that a transaction appends to.
 #[derive(Default)]
-pub(super) struct Lanes(HashMap<LaneKey, Lane>);
+pub(super) struct Lanes(HashMap<LaneKey, Stored>);
 
-/// A WorkItem's place.
+/// A WorkItem's place, the same in all of its lanes.
 pub(super) struct Place {
-    pub(super) lane_id: Option<i64>,
+    pub(super) lanes: LaneIds,
     pub(super) ordinal: i64,
-    pub(super) state: WorkState,
+    pub(super) blockers: Blockers,
 }
 
 const BY_KEY: &str = "\
-    SELECT lane.namespace, lane.pack, lane.`key`, lane.id, lane.head_ordinal, lane.last_ordinal \
+    SELECT lane.kind, lane.namespace, lane.pack, lane.`key`, lane.id, lane.head, lane.last_ordinal \
     FROM wanted CROSS JOIN lane ON lane.namespace = wanted.namespace AND lane.pack = wanted.pack \
     AND lane.kind = wanted.kind AND lane.`key` = wanted.`key`";
 
@@ -58,14 +67,14 @@ static LOAD: Statement = Statement::lock("(namespace, pack, kind, `key`)", 4, BY
 
 /// A lane that is there already stays as it is, and is held from here on.
 static CREATE: Statement = Statement::insert(
-    "lane (id, namespace, pack, kind, `key`, head_ordinal, last_ordinal)",
+    "lane (id, namespace, pack, kind, `key`, head, last_ordinal)",
     7,
     Conflict::Keep("namespace, pack, kind, `key`"),
 );
 
 static APPEND: Statement = Statement::update(
     "lane",
-    "head_ordinal = appended.column2, last_ordinal = appended.column3",
+    "head = appended.column2, last_ordinal = appended.column3",
     "appended",
     3,
     "lane.id = appended.column1",
@@ -74,25 +83,41 @@ static APPEND: Statement = Statement::update(
 static HOLD: Statement =
     Statement::lock("(id)", 1, "SELECT lane.id FROM wanted CROSS JOIN lane ON lane.id = wanted.id", Lock::Update);
 
-static SUCCESSORS: Statement = Statement::select(
-    "(lane_id)",
+static HEADS: Statement = Statement::lock(
+    "(id)",
     1,
-    ", successor (lane_id, ordinal) AS (SELECT wanted.lane_id, (SELECT waiting.ordinal FROM work_item AS waiting \
-     WHERE waiting.lane_id = wanted.lane_id AND waiting.state = 0 ORDER BY waiting.lane_ordinal LIMIT 1) FROM wanted) \
-     SELECT successor.lane_id, work_item.ordinal, work_item.lane_ordinal, work_item.pack, work_item.work_type, \
-     work_item.generation FROM successor CROSS JOIN work_item ON work_item.ordinal = successor.ordinal",
+    "SELECT lane.id, lane.head FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
+    Lock::Update,
 );
 
-static PROMOTE: Statement = Statement::update(
+/// The first of those who wait in each lane. Whoever waits in a lane that is held goes on waiting; but its row may be held by
+/// somebody who promotes it in its other lane, and what it says counts after that.
+macro_rules! successors {
+    ($waiting:literal) => {
+        concat!(
+            ", successor (lane_id, ordinal) AS (SELECT wanted.lane_id, (SELECT waiting.ordinal FROM work_item AS waiting \
+             WHERE waiting.",
+            $waiting,
+            " = wanted.lane_id ORDER BY waiting.lane_ordinal LIMIT 1) FROM wanted) \
+             SELECT successor.lane_id, work_item.ordinal, work_item.blockers, work_item.pack, work_item.work_type, \
+             work_item.generation FROM successor CROSS JOIN work_item ON work_item.ordinal = successor.ordinal"
+        )
+    };
+}
+
+static IN_DELIVERY_LANES: Statement = Statement::lock("(lane_id)", 1, successors!("waiting_delivery"), Lock::Update);
+
+static IN_SOURCE_LANES: Statement = Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
+
+static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
-    "state = 1, turn = lane_ordinal",
-    "promoted",
-    1,
-    "work_item.ordinal = promoted.column1 AND work_item.state = 0",
+    "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal",
+    "waiting",
+    3,
+    "work_item.ordinal = waiting.column1 AND work_item.state = 0",
 );
 
-static SET_HEAD: Statement =
-    Statement::update("lane", "head_ordinal = moved.column2", "moved", 2, "lane.id = moved.column1");
+static SET_HEAD: Statement = Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
 
 impl Lanes {
     /// Loads these lanes and holds them, in order, until the transaction ends.
@@ -101,38 +126,41 @@ impl Lanes {
         if unit.connection.engine() != Engine::Sqlite {
             create_missing(unit, &keys).await?;
         }
-        let found = LOAD.fetch(&mut unit.connection, keys, LaneKey::bind, lane).await?;
+        let found = LOAD.fetch(&mut unit.connection, keys, LaneKey::bind, stored).await?;
         Ok(Self(found.into_iter().collect()))
     }
 
-    /// Takes the next place in a lane; the first one in an empty lane is its head and `ready`.
-    pub(super) fn append(&mut self, unit: &mut Unit<'_>, key: LaneKey, now: Timestamp) -> Place {
-        let sequences = &mut unit.sequences;
-        let lane = self.0.entry(key).or_insert_with(|| Lane { id: sequences.lane(), head: None, last: 0, new: true });
-        lane.last = sequences.turn(lane.last, now);
-        let state = match lane.head {
-            None => {
-                lane.head = Some(lane.last);
-                WorkState::Ready
-            }
-            Some(_) => WorkState::Blocked,
-        };
-        Place { lane_id: Some(lane.id), ordinal: lane.last, state }
+    /// Takes the next place in all of an item's lanes, at most one of each kind. Who is alone in them is their head, and
+    /// `ready`.
+    pub(super) fn append(&mut self, unit: &mut Unit<'_>, keys: Vec<LaneKey>, item: i64, now: Timestamp) -> Place {
+        let known = keys.iter().filter_map(|key| self.0.get(key));
+        let last = known.map(|stored| stored.lane.last).max().unwrap_or(0);
+        let ordinal = unit.sequences.turn(last, now);
+        let mut place = Place { lanes: LaneIds::default(), ordinal, blockers: Blockers::NONE };
+        for key in keys {
+            let kind = key.kind;
+            let sequences = &mut unit.sequences;
+            let stored =
+                self.0.entry(key).or_insert_with(|| Stored { id: sequences.lane(), lane: Lane::default(), new: true });
+            place.blockers += stored.lane.append(item, ordinal);
+            *place.lanes.of_mut(kind) = Some(stored.id);
+        }
+        place
     }
 
     /// Writes the lanes back.
     pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
-        let (new, old): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|(_, lane)| lane.new);
+        let (new, old): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|(_, stored)| stored.new);
         CREATE
-            .write(&mut unit.connection, new, |values, (key, lane)| {
-                values.push(lane.id);
+            .write(&mut unit.connection, new, |values, (key, stored)| {
+                values.push(stored.id);
                 LaneKey::bind(values, key);
-                values.push(lane.head).push(lane.last);
+                values.push(stored.lane.head).push(stored.lane.last);
             })
             .await?;
         APPEND
-            .write(&mut unit.connection, old, |values, (_, lane)| {
-                values.push(lane.id).push(lane.head).push(lane.last);
+            .write(&mut unit.connection, old, |values, (_, stored)| {
+                values.push(stored.id).push(stored.lane.head).push(stored.lane.last);
             })
             .await?;
         Ok(())
@@ -141,20 +169,34 @@ impl Lanes {
 
 impl LaneKey {
     fn bind(values: &mut Values, key: Self) {
-        values.push(key.namespace.as_str()).push(key.pack.as_str()).push(KIND_SOURCE).push(key.source_key);
+        values.push(key.namespace.as_str()).push(key.pack.as_str()).push(lane_kind_code(key.kind)).push(key.key);
     }
 }
 
-fn lane(row: &Row) -> Result<(LaneKey, Lane), sqlx::Error> {
-    let key = LaneKey { namespace: row.name(0)?, pack: row.name(1)?, source_key: row.value(2)? };
-    let lane = Lane { id: row.value(3)?, head: row.value(4)?, last: row.value(5)?, new: false };
-    Ok((key, lane))
+impl LaneIds {
+    fn of_mut(&mut self, kind: LaneKind) -> &mut Option<i64> {
+        match kind {
+            LaneKind::Delivery => &mut self.delivery,
+            LaneKind::Source => &mut self.source,
+        }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(self) -> bool {
+        self.delivery.is_none() && self.source.is_none()
+    }
+}
+
+fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
+    let key = LaneKey { kind: row.lane_kind(0)?, namespace: row.name(1)?, pack: row.name(2)?, key: row.value(3)? };
+    let lane = Lane { head: row.value(5)?, last: row.value(6)? };
+    Ok((key, Stored { id: row.value(4)?, lane, new: false }))
 }
 
 /// Stores lanes, empty, that nobody has stored. Waiting for a row to come into being would keep others from storing lanes
 /// beside it; so each is there before it is locked.
 async fn create_missing(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<(), sqlx::Error> {
-    let known = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, lane).await?;
+    let known = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
     let known: HashSet<LaneKey> = known.into_iter().map(|(key, _)| key).collect();
     let missing = keys.iter().filter(|key| !known.contains(key));
     let missing = missing.map(|key| (unit.sequences.lane(), key.clone())).collect();
@@ -172,53 +214,109 @@ fn bind_lane_id(values: &mut Values, lane_id: i64) {
     values.push(lane_id);
 }
 
+/// Holds lanes: from here on nobody comes to stand in them, or leaves them, unseen.
+pub(super) async fn hold(unit: &mut Unit<'_>, lanes: &HeldLanes) -> Result<(), sqlx::Error> {
+    if unit.connection.engine() == Engine::Sqlite {
+        return Ok(());
+    }
+    let ids = lanes.delivery.iter().chain(&lanes.source).copied().collect();
+    HOLD.execute(&mut unit.connection, ids, bind_lane_id).await.map(|_| ())
+}
+
+/// Lanes by kind, each once and in order.
+#[derive(Default)]
+pub(super) struct HeldLanes {
+    delivery: Vec<i64>,
+    source: Vec<i64>,
+}
+
+impl FromIterator<LaneIds> for HeldLanes {
+    fn from_iter<I: IntoIterator<Item = LaneIds>>(lanes: I) -> Self {
+        let mut held = Self::default();
+        for ids in lanes {
+            held.delivery.extend(ids.delivery);
+            held.source.extend(ids.source);
+        }
+        for ids in [&mut held.delivery, &mut held.source] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        held
+    }
+}
+
 /// Who comes next in a lane.
-struct Successor {
+struct Next {
     lane_id: i64,
-    ordinal: i64,
-    lane_ordinal: i64,
+    successor: Successor,
     scope: Scope,
 }
 
 /// Lets lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
-pub(super) async fn advance(unit: &mut Unit<'_>, mut lane_ids: Vec<i64>) -> Result<(), sqlx::Error> {
-    if lane_ids.is_empty() {
-        return Ok(());
+pub(super) async fn advance(unit: &mut Unit<'_>, left: impl IntoIterator<Item = LaneIds>) -> Result<(), sqlx::Error> {
+    let lanes: HeldLanes = left.into_iter().collect();
+    hold(unit, &lanes).await?;
+    let mut next =
+        IN_DELIVERY_LANES.fetch(&mut unit.connection, lanes.delivery.clone(), bind_lane_id, successor).await?;
+    next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), bind_lane_id, successor).await?);
+    promote(unit, &next).await?;
+    let heads: HashMap<i64, i64> = next.iter().map(|next| (next.lane_id, next.successor.item)).collect();
+    let lanes = lanes.delivery.into_iter().chain(lanes.source);
+    set_heads(unit, lanes.map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
+}
+
+/// Lets lanes go on that these items stood in, each with its ordinal, wherever they stood: only a head's going moves a lane.
+pub(super) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
+    let lanes: HeldLanes = left.iter().map(|(_, lanes)| *lanes).collect();
+    let ids = lanes.delivery.into_iter().chain(lanes.source).collect();
+    let heads = HEADS
+        .fetch(&mut unit.connection, ids, bind_lane_id, |row| Ok((row.value(0)?, row.value(1)?)))
+        .await?
+        .into_iter()
+        .collect::<HashMap<i64, Option<i64>>>();
+    let headed = |item, lane_id: Option<i64>| lane_id.filter(|id| heads.get(id) == Some(&Some(item)));
+    let gone = left
+        .into_iter()
+        .map(|(item, lanes)| LaneIds { delivery: headed(item, lanes.delivery), source: headed(item, lanes.source) });
+    advance(unit, gone.filter(|lanes| !lanes.is_empty())).await
+}
+
+async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> {
+    let scopes: BTreeMap<i64, &Scope> = next.iter().map(|next| (next.successor.item, &next.scope)).collect();
+    let promoted = lane::promote(next.iter().map(|next| next.successor));
+    for (item, blockers) in &promoted {
+        if blockers.state() == WorkState::Ready {
+            unit.count_work_items(scopes[item], Some(WorkState::Blocked), WorkState::Ready, 1);
+            unit.work_changed = true;
+        }
     }
-    lane_ids.sort_unstable();
-    lane_ids.dedup();
-    if unit.connection.engine() != Engine::Sqlite {
-        // Whoever appends holds the lane too: from here on nobody comes to wait in it unseen.
-        HOLD.execute(&mut unit.connection, lane_ids.clone(), bind_lane_id).await?;
-    }
-    let successors = SUCCESSORS
-        .fetch(&mut unit.connection, lane_ids.clone(), bind_lane_id, |row| {
-            Ok(Successor {
-                lane_id: row.value(0)?,
-                ordinal: row.value(1)?,
-                lane_ordinal: row.value(2)?,
-                scope: Scope {
-                    pack: row.name(3)?,
-                    work_type: row.work_type(4)?,
-                    generation: GenerationNumber(row.unsigned_32(5)?),
-                },
-            })
-        })
-        .await?;
-    for next in &successors {
-        unit.count_work_items(&next.scope, Some(WorkState::Blocked), WorkState::Ready, 1);
-        unit.work_changed = true;
-    }
-    let heads: HashMap<i64, i64> = successors.iter().map(|next| (next.lane_id, next.lane_ordinal)).collect();
-    PROMOTE
-        .write(&mut unit.connection, successors, |values, next| {
-            values.push(next.ordinal);
-        })
-        .await?;
-    SET_HEAD
-        .write(&mut unit.connection, lane_ids, |values, lane_id| {
-            values.push(lane_id).push(heads.get(&lane_id).copied());
-        })
-        .await?;
-    Ok(())
+    set_blockers(unit, promoted.into_iter().collect()).await
+}
+
+/// Writes who is the head of lanes that are held.
+pub(super) async fn set_heads(unit: &mut Unit<'_>, heads: Vec<(i64, Option<i64>)>) -> Result<(), sqlx::Error> {
+    let bind = |values: &mut Values, (lane_id, head): (i64, Option<i64>)| {
+        values.push(lane_id).push(head);
+    };
+    SET_HEAD.write(&mut unit.connection, heads, bind).await
+}
+
+/// Writes how many lanes those who wait still wait in, and whether that leaves them ready.
+pub(super) async fn set_blockers(unit: &mut Unit<'_>, items: Vec<(i64, Blockers)>) -> Result<(), sqlx::Error> {
+    let bind = |values: &mut Values, (item, blockers): (i64, Blockers)| {
+        values.push(item).push(blockers.0).push(work_state_code(blockers.state()));
+    };
+    SET_BLOCKERS.write(&mut unit.connection, items, bind).await
+}
+
+fn successor(row: &Row) -> Result<Next, sqlx::Error> {
+    Ok(Next {
+        lane_id: row.value(0)?,
+        successor: Successor { item: row.value(1)?, blockers: Blockers(row.unsigned_32(2)?) },
+        scope: Scope {
+            pack: row.name(3)?,
+            work_type: row.work_type(4)?,
+            generation: GenerationNumber(row.unsigned_32(5)?),
+        },
+    })
 }

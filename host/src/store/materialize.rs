@@ -18,16 +18,18 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
 use super::enqueue::{Delivery, Enqueued, NewEvent};
 use super::error::StoreError;
-use super::lane::{LaneKey, Lanes, Place};
+use super::lane::{LaneKey, Lanes};
 use super::statement::Statement;
 use super::stored::{queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
+use crate::model::lane::LaneKind;
 use crate::model::names::{Namespace, PackName, RouteName};
-use crate::model::pack::GenerationNumber;
+use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
@@ -57,7 +59,7 @@ static GENERATIONS: Statement = Statement::lock(
 
 const BY_KEY: &str = "\
     SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
-    receipt.generation, event.payload_digest, event.source_key, work_item.ordinal IS NOT NULL \
+    receipt.generation, event.payload_digest, event.source_key, work_item.ordinal IS NOT NULL, receipt.delivery_lane \
     FROM wanted CROSS JOIN event ON event.namespace = wanted.namespace AND event.route = wanted.route \
     AND event.delivery_key = wanted.delivery_key CROSS JOIN receipt ON receipt.ordinal = event.receipt \
     LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1";
@@ -68,8 +70,11 @@ static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", 3
 /// What is there now, and what is not there stays so until the transaction ends.
 static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", 3, BY_KEY, Lock::Update);
 
-static INSERT_RECEIPTS: Statement =
-    Statement::insert("receipt (ordinal, id, pack, generation, received_at, content_type, headers)", 7, Conflict::Fail);
+static INSERT_RECEIPTS: Statement = Statement::insert(
+    "receipt (ordinal, id, pack, generation, received_at, content_type, headers, delivery_lane)",
+    8,
+    Conflict::Fail,
+);
 
 static INSERT_EVENTS: Statement = Statement::insert(
     "event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body)",
@@ -78,9 +83,10 @@ static INSERT_EVENTS: Statement = Statement::insert(
 );
 
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
-    "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, lane_id, lane_ordinal, \
-     run_after, created_at, epoch, attempt, failures, ignored, replay_of, replay_event, queue_class)",
-    20,
+    "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
+     delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
+     replay_event, queue_class, coalesces)",
+    23,
     Conflict::Fail,
 );
 
@@ -111,6 +117,7 @@ struct Known {
     generation: GenerationNumber,
     payload_digest: [u8; 32],
     source_key: Option<String>,
+    delivery_lane: Option<RouteName>,
     has_work_item: bool,
 }
 
@@ -140,7 +147,11 @@ pub(super) struct PlannedWorkItem {
     pub(super) namespace: Namespace,
     pub(super) scope: Scope,
     pub(super) source_key: Option<String>,
+    /// The route whose delivery lane it stands in.
+    pub(super) delivery_lane: Option<RouteName>,
     pub(super) queue_class: QueueClass,
+    /// The route of which a later one of its source makes it superfluous.
+    pub(super) coalesces: Option<RouteName>,
     pub(super) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(super) replays: Option<(WorkItemId, i64)>,
@@ -235,6 +246,7 @@ impl Plan {
                     generation: delivery.generation,
                     payload_digest: event.payload_digest,
                     source_key: event.source_key.clone(),
+                    delivery_lane: in_delivery_lane(delivery),
                     has_work_item: false,
                 });
                 let (namespace, route) = (delivery.namespace.clone(), delivery.route.clone());
@@ -251,7 +263,9 @@ impl Plan {
                 namespace: delivery.namespace.clone(),
                 scope: Scope { pack: known.pack.clone(), work_type: WORK_TYPE, generation: known.generation },
                 source_key: known.source_key.clone(),
+                delivery_lane: known.delivery_lane.clone(),
                 queue_class,
+                coalesces: coalesces(delivery),
                 created_at: delivery.received_at,
                 replays: None,
             });
@@ -265,6 +279,7 @@ impl Plan {
                 values.push(ordinal).id(delivery.receipt_id.as_bytes()).push(delivery.pack.as_str());
                 values.push(i64::from(delivery.generation.0)).time(delivery.received_at);
                 values.push(delivery.content_type).headers(&delivery.headers);
+                values.push(delivery.ordering == Ordering::Delivery);
             })
             .await?;
         INSERT_EVENTS
@@ -288,19 +303,14 @@ impl Plan {
 
 /// Stores WorkItems, each in its lane's next place.
 pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> Result<(), sqlx::Error> {
-    let keys: HashSet<LaneKey> = items.iter().filter_map(PlannedWorkItem::lane).collect();
+    let keys: HashSet<LaneKey> = items.iter().flat_map(PlannedWorkItem::lanes).collect();
     let mut lanes = Lanes::load(unit, keys.into_iter().collect()).await?;
     let mut placed = Vec::with_capacity(items.len());
     for item in items {
-        let place = match item.lane() {
-            Some(key) => lanes.append(unit, key, item.created_at),
-            None => {
-                let ordinal = unit.sequences.turn(0, item.created_at);
-                Place { lane_id: None, ordinal, state: WorkState::Ready }
-            }
-        };
-        unit.count_work_items(&item.scope, None, place.state, 1);
-        unit.work_changed |= place.state == WorkState::Ready;
+        let place = lanes.append(unit, item.lanes().collect(), item.ordinal, item.created_at);
+        let state = place.blockers.state();
+        unit.count_work_items(&item.scope, None, state, 1);
+        unit.work_changed |= state == WorkState::Ready;
         placed.push((item, place));
     }
     lanes.save(unit).await?;
@@ -309,23 +319,32 @@ pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWork
             values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
             let Scope { pack, work_type, generation } = item.scope;
             values.push(work_type_code(work_type)).push(item.namespace.as_str()).push(pack.as_str());
-            values.push(i64::from(generation.0)).push(work_state_code(place.state)).push(place.ordinal);
-            values.push(place.lane_id).push(place.ordinal).time(item.created_at).time(item.created_at);
+            values.push(i64::from(generation.0)).push(work_state_code(place.blockers.state()));
+            values.push(place.ordinal).push(place.lanes.source).push(place.lanes.delivery).push(place.blockers.0);
+            values.push(place.ordinal).time(item.created_at).time(item.created_at);
             values.push(0_u32).push(0_u32).push(0_u32).push(false);
             let (parent, event) = item.replays.unzip();
             values
                 .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
                 .push(event)
-                .push(queue_class_code(item.queue_class));
+                .push(queue_class_code(item.queue_class))
+                .push(item.coalesces.as_ref().map(RouteName::as_str));
         })
         .await?;
     Ok(())
 }
 
 impl PlannedWorkItem {
-    fn lane(&self) -> Option<LaneKey> {
-        let source_key = self.source_key.clone()?;
-        Some(LaneKey { namespace: self.namespace.clone(), pack: self.scope.pack.clone(), source_key })
+    /// The lanes that it stands in, one of each kind at most.
+    fn lanes(&self) -> impl Iterator<Item = LaneKey> {
+        let delivery = self.delivery_lane.as_ref().map(|route| (LaneKind::Delivery, route.as_str()));
+        let source = self.source_key.as_deref().map(|source| (LaneKind::Source, source));
+        delivery.into_iter().chain(source).map(|(kind, key)| LaneKey {
+            kind,
+            namespace: self.namespace.clone(),
+            pack: self.scope.pack.clone(),
+            key: key.to_owned(),
+        })
     }
 }
 
@@ -424,12 +443,34 @@ async fn load_known(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Hash
                     payload_digest: row.digest(8)?,
                     source_key: row.value(9)?,
                     has_work_item: row.value(10)?,
+                    delivery_lane: row.value::<bool>(11)?.then_some(key.route.clone()),
                 };
                 Ok((key, known))
             },
         )
         .await?;
     Ok(known.into_iter().collect())
+}
+
+/// The route whose delivery lane the events of a delivery stand in.
+fn in_delivery_lane(delivery: &Delivery) -> Option<RouteName> {
+    match delivery.ordering {
+        Ordering::Delivery => Some(delivery.route.clone()),
+        Ordering::None | Ordering::Source => None,
+    }
+}
+
+/// The route of which later events make those of a delivery superfluous.
+fn coalesces(delivery: &Delivery) -> Option<RouteName> {
+    match delivery.coalescing {
+        Coalescing::LatestBySource => Some(delivery.route.clone()),
+        Coalescing::None => None,
+    }
+}
+
+/// The route in whose delivery lane a stored event stands: a name, and behind it whether it does.
+pub(super) fn delivery_lane(row: &Row, index: usize) -> Result<Option<RouteName>, sqlx::Error> {
+    if row.value(index + 1)? { row.name(index).map(Some) } else { Ok(None) }
 }
 
 /// Rows are locked in order, so that two transactions do not wait for each other.

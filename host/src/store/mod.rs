@@ -24,6 +24,7 @@ mod packs;
 mod replay;
 mod shards;
 mod stats;
+mod sweep;
 
 mod behaviour;
 mod checkpoint;
@@ -40,6 +41,7 @@ mod writer;
 
 mod claiming;
 mod finalize;
+mod handoff;
 mod lane;
 mod listing;
 mod materialize;
@@ -66,7 +68,7 @@ pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
-pub use finish::{Disposition, Finish, Finished};
+pub use finish::{Disposition, Finish, Finished, Successor};
 pub use gates::{GateChange, GateRow, SetBy};
 pub use inspect::{
     EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
@@ -84,6 +86,7 @@ pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
+pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 

@@ -12,14 +12,15 @@ use std::collections::HashMap;
 
 use super::connection::Row;
 use super::dialect::Lock;
-use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, store_work_items};
+use super::lane::LaneIds;
+use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
 use super::statement::Statement;
 use super::stored::{Values, work_type_code};
 use super::unit::{Answers, Scope, Unit, all_written};
 use super::writer::Control;
 use super::{Store, StoreError, finalize};
 use crate::model::ids::{EventId, WorkItemId};
-use crate::model::names::Namespace;
+use crate::model::names::{Namespace, RouteName};
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
@@ -77,8 +78,8 @@ static EVENTS_OF: Statement = Statement::select(
 static HOLD_EVENTS: Statement = Statement::lock(
     "(id)",
     1,
-    "SELECT event.id, event.ordinal, event.source_key, event.replayed_at FROM wanted \
-     CROSS JOIN event ON event.id = wanted.id",
+    "SELECT event.id, event.ordinal, event.source_key, event.replayed_at, event.route, receipt.delivery_lane FROM wanted \
+     CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
     Lock::Share,
 );
 
@@ -86,7 +87,7 @@ static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.lane_id, work_item.queue_class FROM wanted \
+     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
@@ -110,6 +111,7 @@ static RESERVE: Statement = Statement::update(
 struct Input {
     ordinal: i64,
     source_key: Option<String>,
+    delivery_lane: Option<RouteName>,
     replayed_at: Option<Timestamp>,
 }
 
@@ -120,7 +122,7 @@ struct Parent {
     namespace: Namespace,
     scope: Scope,
     state: WorkState,
-    lane_id: Option<i64>,
+    lanes: LaneIds,
     queue_class: QueueClass,
 }
 
@@ -136,8 +138,8 @@ struct Held {
 struct Plan {
     reserved: Vec<(i64, Timestamp)>,
     children: Vec<PlannedWorkItem>,
-    /// Dead heads that hold their lanes up: ordinal and lane.
-    holders: Vec<(i64, i64)>,
+    /// Dead heads that hold their lanes up: ordinal and lanes.
+    holders: Vec<(i64, LaneIds)>,
 }
 
 /// Applies replays in order.
@@ -192,12 +194,15 @@ impl Plan {
             namespace: parent.namespace.clone(),
             scope: parent.scope.clone(),
             source_key: event.source_key.clone(),
+            delivery_lane: event.delivery_lane.clone(),
             queue_class: parent.queue_class,
+            // Somebody asked for it: nothing makes it superfluous.
+            coalesces: None,
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
         });
-        if parent.state == WorkState::Dead {
-            self.holders.extend(parent.lane_id.map(|lane_id| (parent.ordinal, lane_id)));
+        if parent.state == WorkState::Dead && !parent.lanes.is_empty() {
+            self.holders.push((parent.ordinal, parent.lanes));
         }
     }
 
@@ -230,7 +235,12 @@ async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<Ha
     ids.dedup();
     let events = HOLD_EVENTS
         .fetch(&mut unit.connection, ids, bind_event, |row| {
-            let input = Input { ordinal: row.value(1)?, source_key: row.value(2)?, replayed_at: row.optional_time(3)? };
+            let input = Input {
+                ordinal: row.value(1)?,
+                source_key: row.value(2)?,
+                delivery_lane: delivery_lane(row, 4)?,
+                replayed_at: row.optional_time(3)?,
+            };
             Ok((EventId::from_bytes(row.bytes_16(0)?), input))
         })
         .await?;
@@ -248,8 +258,8 @@ fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
             generation: GenerationNumber(row.unsigned_32(6)?),
         },
         state: row.work_state(7)?,
-        lane_id: row.value(8)?,
-        queue_class: row.queue_class(9)?,
+        lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
+        queue_class: row.queue_class(10)?,
     };
     Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
 }

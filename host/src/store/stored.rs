@@ -11,6 +11,7 @@ use sqlx::{Arguments, Encode, Type};
 use super::connection::Row;
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::lane::LaneKind;
 use crate::model::message::MessageState;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
@@ -54,6 +55,13 @@ pub(super) const fn queue_class_code(class: QueueClass) -> i64 {
         QueueClass::Interactive => 0,
         QueueClass::Default => 1,
         QueueClass::Bulk => 2,
+    }
+}
+
+pub(super) const fn lane_kind_code(kind: LaneKind) -> i64 {
+    match kind {
+        LaneKind::Source => 1,
+        LaneKind::Delivery => 2,
     }
 }
 
@@ -309,6 +317,12 @@ impl Row {
         let code: i64 = self.value(index)?;
         let found = QueueClass::ALL.into_iter().find(|class| queue_class_code(*class) == code);
         found.ok_or_else(|| damaged("queue class", code))
+    }
+
+    pub(super) fn lane_kind(&self, index: usize) -> Result<LaneKind, sqlx::Error> {
+        let code: i64 = self.value(index)?;
+        let all = [LaneKind::Delivery, LaneKind::Source];
+        all.into_iter().find(|kind| lane_kind_code(*kind) == code).ok_or_else(|| damaged("kind of lane", code))
     }
 
     pub(super) fn message_state(&self, index: usize) -> Result<MessageState, sqlx::Error> {

@@ -19,7 +19,7 @@ use crate::model::event::Header;
 use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, RuntimeId, WorkItemId};
 use crate::model::message::NewMessage;
 use crate::model::names::{Namespace, PackName};
-use crate::model::pack::GenerationNumber;
+use crate::model::pack::{self, GenerationNumber};
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
@@ -175,6 +175,8 @@ impl Fixture {
             content_type: "application/json".to_owned(),
             headers: vec![Header { name: "x-github-event".to_owned(), value: Bytes::from_static(b"push") }],
             received_at: self.now(),
+            ordering: pack::Ordering::Source,
+            coalescing: pack::Coalescing::None,
             events,
         }
     }
@@ -214,7 +216,14 @@ impl Fixture {
     }
 
     pub(crate) fn ending(&self, item: &ClaimedWorkItem, disposition: Disposition) -> Finish {
-        Finish { work_item_id: item.id, lease: item.lease, epoch: item.epoch, disposition, now: self.now() }
+        Finish {
+            work_item_id: item.id,
+            lease: item.lease,
+            epoch: item.epoch,
+            disposition,
+            successor: None,
+            now: self.now(),
+        }
     }
 
     pub(crate) async fn finish(&self, item: &ClaimedWorkItem, disposition: Disposition) -> Finished {

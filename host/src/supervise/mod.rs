@@ -13,6 +13,7 @@ mod preview;
 mod readiness;
 mod rollout;
 mod start;
+mod sweeper;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::sweeper::Sweeper;
 use crate::claim::{ClaimOptions, Probe};
 use crate::env::{self, Env};
 use crate::execute::{ExecuteOptions, ExecutorParts, Flow, Generations};
@@ -140,6 +142,7 @@ struct Shared {
     /// Called when there is a reason to look at the store before the next interval ends.
     look: Notify,
     reconciling: tokio::sync::Mutex<()>,
+    sweeper: Sweeper,
     state: Mutex<State>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     stop: CancellationToken,
@@ -182,6 +185,7 @@ impl Supervisor {
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             look: Notify::new(),
             reconciling: tokio::sync::Mutex::default(),
+            sweeper: Sweeper::new(),
             state: Mutex::default(),
             tasks: Mutex::default(),
             stop: CancellationToken::new(),
@@ -200,7 +204,8 @@ impl Supervisor {
         }
     }
 
-    /// Probes the store, tells the pools, restarts what is dead, and follows what the store says is to be served.
+    /// Probes the store, tells the pools, restarts what is dead, follows what the store says is to be served, and has the
+    /// lanes looked after.
     pub async fn tick(&self) {
         self.look_after_pools().await;
         // The probe tells of a store that does not answer; what is served stays so meanwhile.
@@ -224,6 +229,21 @@ impl Supervisor {
             Err(_) => Some(format!("no answer within {} s", PROBE_TIMEOUT.as_secs())),
         };
         let probe = if store_error.is_none() { Probe::Answered } else { Probe::Failed };
+        self.tell(store_error, probe);
+        if probe == Probe::Answered {
+            self.sweep().await;
+        }
+    }
+
+    async fn sweep(&self) {
+        match timeout(PROBE_TIMEOUT, self.shared.sweeper.tick(&self.shared.parts.store)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the lanes could not be looked at"),
+            Err(_) => tracing::debug!("looking at the lanes took too long"),
+        }
+    }
+
+    fn tell(&self, store_error: Option<String>, probe: Probe) {
         let mut state = self.state();
         if store_error != state.store_error {
             match &store_error {

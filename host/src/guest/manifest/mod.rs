@@ -21,8 +21,8 @@ use self::section::{Section, Value};
 use super::LoadError;
 use crate::model::names::{DestinationName, RouteName};
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering, QueueClassRule, Route,
-    Verification,
+    Answer, Coalescing, EventList, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering,
+    QueueClassRule, Route, Verification,
 };
 
 /// The longest manifest, in bytes.
@@ -35,6 +35,10 @@ const SETTINGS_MAX: usize = 256;
 const SETTING_BYTES_MAX: usize = 64 * 1024;
 const KEEP_HEADERS_MAX: usize = 64;
 const POINTER_BYTES_MAX: usize = 1_024;
+
+/// Events that a request may carry if its route does not say: few enough for one short transaction.
+const EVENTS_DEFAULT: u32 = 100;
+const EVENTS_MAX: u64 = 1_000;
 
 /// About four minutes of one core.
 const FUEL_MAX: u64 = 1_000_000_000_000;
@@ -56,13 +60,15 @@ const KEY_PLACES: [&str; 2] = ["header", "pointer"];
 
 const MANIFEST_KEYS: [&str; 8] =
     ["name", "version", "build", "imports", "limits", "routes", "destinations", "settings"];
-const ROUTE_KEYS: [&str; 10] = [
+const ROUTE_KEYS: [&str; 12] = [
     "path",
     "verify",
     "secret",
+    "event_list",
     "delivery_key",
     "source_key",
     "ordering",
+    "coalescing",
     "failed_head",
     "queue_class",
     "keep_headers",
@@ -196,13 +202,19 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         Some(names) => keep_headers(names, &verified.verification)?,
         None => verified.preset.map_or_else(Vec::new, |preset| preset.keep_headers),
     };
+    let event_list = table.optional("event_list").map(event_list).transpose()?;
     let queue_class = table.optional("queue_class").map_or(Ok(QueueClassRule::DEFAULT), queue_class::read)?;
     let answer = table.optional("answer").map_or(Ok(Answer::Receipt), answer)?;
     let ordering = match table.optional("ordering") {
         None => Ordering::None,
-        Some(ordering) => ordering.choice(&[("none", Ordering::None), ("source", Ordering::Source)])?,
+        Some(ordering) => ordering.choice(&[
+            ("none", Ordering::None),
+            ("source", Ordering::Source),
+            ("delivery", Ordering::Delivery),
+        ])?,
     };
-    let (source_key, failed_head) = match ordering {
+    let coalescing = coalescing(&mut table, ordering)?;
+    let source_key = match ordering {
         Ordering::None => {
             for key in ["source_key", "failed_head"] {
                 if let Some(stray) = table.optional(key) {
@@ -211,16 +223,49 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
                     );
                 }
             }
-            (None, FailedHeadPolicy::DEFAULT)
+            None
         }
-        Ordering::Source => {
-            let source_key = table.required("source_key", "{ pointer = \"/repository/full_name\" }")?;
-            let failed_head = table.optional("failed_head").map_or(Ok(FailedHeadPolicy::DEFAULT), failed_head)?;
-            (Some(key_rule(source_key)?), failed_head)
-        }
+        Ordering::Source => Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?),
+        Ordering::Delivery => table.optional("source_key").map(key_rule).transpose()?,
     };
+    let failed_head = table.optional("failed_head").map_or(Ok(FailedHeadPolicy::DEFAULT), failed_head)?;
     let verification = verified.verification;
-    Ok(Route { path, verification, delivery_key, source_key, ordering, failed_head, queue_class, keep_headers, answer })
+    Ok(Route {
+        path,
+        verification,
+        event_list,
+        delivery_key,
+        source_key,
+        ordering,
+        coalescing,
+        failed_head,
+        queue_class,
+        keep_headers,
+        answer,
+    })
+}
+
+fn coalescing(table: &mut Section<'_>, ordering: Ordering) -> Result<Coalescing, LoadError> {
+    let Some(value) = table.optional("coalescing") else { return Ok(Coalescing::None) };
+    let coalescing = value.choice(&[("none", Coalescing::None), ("latest_by_source", Coalescing::LatestBySource)])?;
+    match (coalescing, ordering) {
+        (Coalescing::LatestBySource, Ordering::None | Ordering::Delivery) => {
+            Err(value.error("needs the order of sources and no other: add `ordering = \"source\"`, or leave it out"))
+        }
+        (Coalescing::None, _) | (Coalescing::LatestBySource, Ordering::Source) => Ok(coalescing),
+    }
+}
+
+fn event_list(value: Value<'_>) -> Result<EventList, LoadError> {
+    let mut table = value.section(&["pointer", "max"])?;
+    let pointer = table.required("pointer", "\"/events\"")?;
+    // The one pointer that may be empty: the body itself is the list.
+    let pointer = if pointer.text()?.is_empty() { String::new() } else { json_pointer(&pointer)? };
+    let events_max = match table.optional("max") {
+        None => EVENTS_DEFAULT,
+        Some(max) => u32::try_from(max.integer(1..=EVENTS_MAX, "")?).unwrap_or(u32::MAX),
+    };
+    Ok(EventList { pointer, events_max })
 }
 
 fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {

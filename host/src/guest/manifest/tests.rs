@@ -89,6 +89,28 @@ fn every_key_is_read() {
     assert_eq!(route.answer, Answer::Empty(StatusCode::NO_CONTENT));
 }
 
+// ADM-6, CLM-3
+#[test]
+fn a_route_can_keep_delivery_order_and_take_many_events() {
+    let route = accepted_route(
+        r#"verify = "plain"
+        ordering = "delivery"
+        event_list = { pointer = "" }
+        failed_head = { retrying = "skip" }"#,
+    );
+    assert_eq!((route.ordering, &route.source_key), (Ordering::Delivery, &None));
+    assert_eq!(route.failed_head.retrying, HeadPolicy::Skip);
+    assert_eq!(route.event_list, Some(EventList { pointer: String::new(), events_max: EVENTS_DEFAULT }));
+    let route = accepted_route(
+        r#"verify = "plain"
+        ordering = "delivery"
+        source_key = { pointer = "/repo" }
+        event_list = { pointer = "/events", max = 7 }"#,
+    );
+    assert_eq!(route.source_key, Some(KeyRule::Pointer("/repo".to_owned())));
+    assert_eq!(route.event_list, Some(EventList { pointer: "/events".to_owned(), events_max: 7 }));
+}
+
 #[test]
 fn a_scheme_can_be_written_out() {
     let route = accepted_route(

@@ -22,7 +22,7 @@ use crate::intake::server::{self, Bounds};
 use crate::intake::{ActiveGeneration, IntakeOptions, RouteTable};
 use crate::model::event::Event;
 use crate::model::pack::{
-    Answer, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route, Verification,
+    Answer, Coalescing, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route, Verification,
 };
 use crate::model::presets::preset;
 use crate::model::queue::{QueueClass, QueueClasses};
@@ -42,9 +42,11 @@ pub(in crate::intake) fn plain_route(path: &str) -> Route {
     Route {
         path: path.parse().unwrap(),
         verification: Verification::Plain,
+        event_list: None,
         delivery_key: None,
         source_key: None,
         ordering: Ordering::None,
+        coalescing: Coalescing::None,
         failed_head: FailedHeadPolicy::DEFAULT,
         queue_class: QueueClassRule::DEFAULT,
         keep_headers: Vec::new(),

@@ -1,6 +1,7 @@
 //! The store's tests: on real databases, with time that the test moves. What a store must do stands once, in
 //! `conformance`, and is tried on each engine; the rest is about one of them.
 
+mod interleavings;
 mod lifecycle;
 pub(super) mod mariadb;
 mod on_mariadb;
@@ -22,7 +23,7 @@ use crate::env::ManualClock;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, LeaseToken, MessageId, RuntimeId, WorkItemId};
 use crate::model::message::MessageState;
-use crate::model::pack::GenerationNumber;
+use crate::model::pack::{GenerationNumber, Ordering};
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
@@ -58,6 +59,31 @@ impl Fixture {
         let item = self.claim(1).await.pop().unwrap();
         assert_eq!(self.finish(&item, disposition).await, Finished::Applied);
         item
+    }
+
+    /// One event in the delivery lane of `route`, and in the lane of `source` if there is one.
+    fn strictly(&self, route: &str, key: &str, source: Option<&str>) -> (WorkItemId, Delivery) {
+        let event = self.event(key, source, key);
+        let id = event.work_item_id;
+        let delivery = self.delivery(vec![event]);
+        (id, Delivery { route: route.parse().unwrap(), ordering: Ordering::Delivery, ..delivery })
+    }
+
+    /// Delivers [`Fixture::strictly`].
+    async fn deliver_strictly(&self, route: &str, key: &str, source: Option<&str>) -> WorkItemId {
+        let (id, delivery) = self.strictly(route, key, source);
+        assert!(matches!(self.store.enqueue(delivery).await.unwrap(), Enqueued::Stored { .. }));
+        id
+    }
+
+    /// Ends all that is claimable, one after the other, and returns the order.
+    async fn drain(&self) -> Vec<WorkItemId> {
+        let mut order = Vec::new();
+        while let Some(item) = self.claim(1).await.pop() {
+            order.push(item.id);
+            assert_eq!(self.finish(&item, done(vec![])).await, Finished::Applied);
+        }
+        order
     }
 
     async fn assert_counted(&self) {

@@ -6,10 +6,14 @@ use super::*;
 mod claiming;
 #[path = "conformance/classes.rs"]
 mod classes;
+#[path = "conformance/coalescing.rs"]
+mod coalescing;
 #[path = "conformance/costs.rs"]
 mod costs;
 #[path = "conformance/covering.rs"]
 mod covering;
+#[path = "conformance/destination_lanes.rs"]
+mod destination_lanes;
 #[path = "conformance/finishing.rs"]
 mod finishing;
 #[path = "conformance/generations.rs"]
@@ -26,6 +30,8 @@ mod publishing;
 mod replaying;
 #[path = "conformance/stats.rs"]
 mod stats;
+#[path = "conformance/sweeping.rs"]
+mod sweeping;
 
 async fn start() -> Fixture {
     start_with(|_| {}).await

@@ -22,7 +22,7 @@ impl Fixture {
         listed.into_iter().map(row).collect()
     }
 
-    pub(super) async fn drain(&self, from: GenerationNumber, target: DrainTarget) -> (u64, u64) {
+    pub(super) async fn drain_generation(&self, from: GenerationNumber, target: DrainTarget) -> (u64, u64) {
         let drained = self.store.drain_generation(&pack(), from, target, self.now()).await.unwrap();
         (drained.rows, drained.left)
     }

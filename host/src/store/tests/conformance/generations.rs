@@ -88,7 +88,11 @@ async fn work_that_waits_is_moved_and_keeps_its_place() {
     fixture.stage(2, large(10)).await;
     fixture.activate(SECOND).await;
 
-    assert_eq!(fixture.drain(FIRST, DrainTarget::Generation(SECOND)).await, (2, 1), "what runs is left alone");
+    assert_eq!(
+        fixture.drain_generation(FIRST, DrainTarget::Generation(SECOND)).await,
+        (2, 1),
+        "what runs is left alone"
+    );
     fixture.assert_counted().await;
     assert_eq!(ids(&fixture.claim_on(FIRST).await), []);
     let moved = fixture.claim_on(SECOND).await;
@@ -108,13 +112,29 @@ async fn work_whose_lease_has_run_out_is_moved_and_fenced() {
     fixture.deliver("d-1", None).await;
     let lost = fixture.claim(1).await.pop().unwrap();
     fixture.stage(2, large(10)).await;
-    assert_eq!(fixture.drain(FIRST, DrainTarget::Generation(SECOND)).await, (0, 1));
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::Generation(SECOND)).await, (0, 1));
     fixture.advance(LEASE * 2);
-    assert_eq!(fixture.drain(FIRST, DrainTarget::Generation(SECOND)).await, (1, 0));
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::Generation(SECOND)).await, (1, 0));
     let again = fixture.claim_on(SECOND).await.pop().unwrap();
     assert!(again.id == lost.id && again.epoch > lost.epoch && again.reclaimed);
     assert_eq!(fixture.finish(&lost, done(vec![])).await, Finished::LeaseLost);
     assert_eq!(fixture.finish(&again, done(vec![])).await, Finished::Applied);
+    fixture.assert_counted().await;
+}
+
+// CLM-8, GST-6
+#[tokio::test]
+async fn work_that_ends_as_dead_while_it_waits_in_one_lane_lets_the_other_go_on_too() {
+    let fixture = start().await;
+    fixture.stage(2, large(10)).await;
+    fixture.deliver_strictly("strict", "s-1", Some("a")).await;
+    // The head of its source's lane, and behind the first in that of the route.
+    fixture.deliver_strictly("strict", "s-2", Some("b")).await;
+    let (fresh, delivery) = fixture.strictly("strict", "s-3", Some("b"));
+    fixture.store.enqueue(Delivery { generation: SECOND, ..delivery }).await.unwrap();
+
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::DeadLetter).await, (2, 0));
+    assert_eq!(ids(&fixture.claim_on(SECOND).await), [fresh]);
     fixture.assert_counted().await;
 }
 
@@ -132,7 +152,7 @@ async fn work_that_ends_as_dead_lets_its_lanes_go_on_and_can_be_replayed() {
     let delivery = Delivery { generation: SECOND, ..fixture.delivery(vec![event]) };
     fixture.store.enqueue(delivery).await.unwrap();
 
-    assert_eq!(fixture.drain(FIRST, DrainTarget::DeadLetter).await, (3, 0));
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::DeadLetter).await, (3, 0));
     fixture.assert_counted().await;
     for id in &old {
         let detail = fixture.store.work_item(*id).await.unwrap().unwrap();

@@ -1,0 +1,174 @@
+//! Transactions of two runtimes that meet over one row, in both orders: a third one holds the row until they stand in line.
+//! What must never happen is that an item waits for nobody, or passes somebody.
+
+use std::future::Future;
+use std::pin::pin;
+
+use futures_util::future::join;
+
+use super::*;
+
+/// Connections of this database that wait for a lock.
+const WAITING: &str = "\
+    SELECT count(*) FROM information_schema.innodb_trx AS trx JOIN information_schema.processlist AS process \
+    ON process.id = trx.trx_mysql_thread_id WHERE process.db = DATABASE() AND trx.trx_state = 'LOCK WAIT'";
+
+/// Looks that follow one another faster than this, from whatever connection, are told what the first one saw.
+const TRX_CACHE: Duration = Duration::from_millis(110);
+
+/// Held by the test that looks.
+static LOOKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Two runtimes over one database.
+async fn two() -> (Fixture, Fixture) {
+    let first = Fixture::with(|options| options.database_url = Some(mariadb::create_database())).await;
+    let second = first.beside(7).await;
+    (first, second)
+}
+
+/// Does `one`, then `other`, while the rows that `held` selects are held: both have to wait for them, in this order.
+async fn in_line<A, B>(
+    fixture: &Fixture,
+    held: &str,
+    one: impl Future<Output = A>,
+    other: impl Future<Output = B>,
+) -> (A, B) {
+    let mut holder = Tampering::with(fixture).await;
+    let mut watcher = Tampering::with(fixture).await;
+    holder.connection().begin().await.unwrap();
+    holder.count(&format!("SELECT count(*) FROM ({held} FOR UPDATE) AS held")).await;
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let mut waiting = 0;
+    let mut until = async |count: i64, watcher: &mut Tampering| {
+        while waiting < count {
+            let _alone = LOOKING.lock().await;
+            crate::env::sleep(TRX_CACHE).await;
+            waiting = watcher.count(WAITING).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut one => panic!("it has to wait"),
+        () = until(1, &mut watcher) => {}
+    }
+    tokio::select! {
+        biased;
+        _ = join(&mut one, &mut other) => panic!("they have to wait"),
+        () = until(2, &mut watcher) => {}
+    }
+    holder.let_go().await;
+    join(one, other).await
+}
+
+// CLM-3: "the lane looks busy, wait" and "nobody waits, done".
+#[tokio::test]
+async fn an_enqueue_and_a_finish_meet_over_a_lane() {
+    for enqueue_first in [true, false] {
+        let (first, second) = two().await;
+        first.deliver("d-1", Some("repo")).await;
+        let item = first.claim(1).await.pop().unwrap();
+        let event = second.event("d-2", Some("repo"), "d-2");
+        let next = event.work_item_id;
+        let enqueue = second.store.enqueue(second.delivery(vec![event]));
+        let finish = first.finish(&item, done(vec![]));
+        let held = "SELECT id FROM lane";
+        let finished = if enqueue_first {
+            in_line(&first, held, enqueue, finish).await.1
+        } else {
+            in_line(&first, held, finish, enqueue).await.0
+        };
+        assert_eq!(finished, Finished::Applied);
+        assert_eq!(first.state(next).await, WorkState::Ready, "enqueue first: {enqueue_first}");
+        first.assert_counted().await;
+    }
+}
+
+// CLM-3: the successor in two lanes, of which each is let go on by another runtime.
+#[tokio::test]
+async fn two_finishes_meet_over_their_common_successor() {
+    let (first, second) = two().await;
+    first.deliver("d-1", Some("repo")).await;
+    first.deliver_strictly("strict", "d-2", None).await;
+    let both = first.deliver_strictly("strict", "d-3", Some("repo")).await;
+    let items = first.claim(10).await;
+    assert_eq!(items.len(), 2);
+    let held = "SELECT ordinal FROM work_item WHERE state = 0";
+    let finishes = (first.finish(&items[0], done(vec![])), second.finish(&items[1], done(vec![])));
+    let finished = in_line(&first, held, finishes.0, finishes.1).await;
+    assert_eq!(finished, (Finished::Applied, Finished::Applied));
+    assert_eq!(first.state(both).await, WorkState::Ready);
+    first.assert_counted().await;
+}
+
+// CLM-5: whoever comes first has it.
+#[tokio::test]
+async fn a_finish_and_a_reclaim_meet_over_a_row() {
+    for finish_first in [true, false] {
+        let (first, second) = two().await;
+        let (_, head) = first.deliver("d-1", Some("repo")).await;
+        let (_, next) = first.deliver("d-2", Some("repo")).await;
+        let item = first.claim(1).await.pop().unwrap();
+        first.advance(LEASE * 2);
+        second.advance(LEASE * 2);
+        let held = "SELECT ordinal FROM work_item WHERE state = 3";
+        let (finish, reclaim) = (first.finish(&item, done(vec![])), second.claim(1));
+        let (finished, claimed) = if finish_first {
+            in_line(&first, held, finish, reclaim).await
+        } else {
+            let (claimed, finished) = in_line(&first, held, reclaim, finish).await;
+            (finished, claimed)
+        };
+        match finished {
+            Finished::Applied => {
+                assert!(!ids(&claimed).contains(&head));
+                assert_ne!(first.state(next).await, WorkState::Blocked);
+            }
+            Finished::Continued(_) => panic!("nobody asked for a successor"),
+            Finished::LeaseLost => {
+                assert_eq!(ids(&claimed), [head]);
+                assert_eq!(first.state(next).await, WorkState::Blocked);
+            }
+        }
+        first.assert_counted().await;
+    }
+}
+
+// CLM-3: of two that find a lane empty, one is its head.
+#[tokio::test]
+async fn two_enqueues_meet_over_an_empty_lane() {
+    let (first, second) = two().await;
+    first.deliver("d-0", Some("repo")).await;
+    first.end_next(done(vec![])).await;
+    let deliver = |runtime: &Fixture, key: &str| {
+        let delivery = runtime.delivery(vec![runtime.event(key, Some("repo"), key)]);
+        let store = runtime.store.clone();
+        async move { store.enqueue(delivery).await.unwrap() }
+    };
+    in_line(&first, "SELECT id FROM lane", deliver(&first, "d-1"), deliver(&second, "d-2")).await;
+    let claimed = first.claim(10).await;
+    assert_eq!(claimed.len(), 1);
+    first.finish(&claimed[0], done(vec![])).await;
+    assert_eq!(first.claim(10).await.len(), 1);
+    first.assert_counted().await;
+}
+
+// CLM-8, RPL-1: a dead head is let go of once, and its replay comes behind those who waited for it.
+#[tokio::test]
+async fn a_skip_and_a_replay_meet_over_a_dead_head() {
+    for skip_first in [true, false] {
+        let (first, second) = two().await;
+        let head = first.deliver_strictly("strict", "d-1", Some("repo")).await;
+        let next = first.deliver_strictly("strict", "d-2", Some("repo")).await;
+        first.end_next(Disposition::Dead { failure: failure(), leaves_lane: false }).await;
+        let held = "SELECT ordinal FROM work_item WHERE state = 5";
+        let (skip, replay) = (first.store.skip_dead(head), second.replay_first(head));
+        let child = if skip_first {
+            in_line(&first, held, skip, replay).await.1
+        } else {
+            in_line(&first, held, replay, skip).await.0
+        };
+        assert_eq!(ids(&first.claim(10).await), [next]);
+        assert_eq!(first.state(child).await, WorkState::Blocked);
+        first.assert_counted().await;
+    }
+}
