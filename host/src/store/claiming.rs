@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
+use super::connection::Row;
 use super::replay;
 use super::statement::{Statement, Text};
 use super::stored::{Values, queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
-use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
@@ -34,14 +35,13 @@ const DUE_MYSQL: &str = "\
     WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND queue_class = ? AND turn <= ? \
     ORDER BY turn, id LIMIT ?";
 
-/// The first rows of one class, a short range of the claim index; none with a limit of 0.
-macro_rules! class_range {
-    ($columns:literal, $predicate:literal, $class:literal) => {
+/// The first rows of one state and class, a short range of the claim index; none with a limit of 0.
+macro_rules! range {
+    ($state:literal, $class:literal) => {
         concat!(
-            "SELECT * FROM (SELECT ",
-            $columns,
-            " FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND ",
-            $predicate,
+            "SELECT * FROM (SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state \
+             FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = ",
+            $state,
             " AND queue_class = ",
             $class,
             " AND turn <= ? ORDER BY turn, id LIMIT ?) AS of_class"
@@ -49,31 +49,20 @@ macro_rules! class_range {
     };
 }
 
-/// The first rows of each class, in the order of [`QueueClass::ALL`] and with its codes: one statement, because it is the
-/// statements that a claim pays for.
+/// The first rows of each class, in the order of [`QueueClass::ALL`] and with its codes.
 macro_rules! class_ranges {
-    ($columns:literal, $predicate:literal) => {
-        concat!(
-            class_range!($columns, $predicate, "0"),
-            " UNION ALL ",
-            class_range!($columns, $predicate, "1"),
-            " UNION ALL ",
-            class_range!($columns, $predicate, "2")
-        )
+    ($state:literal) => {
+        concat!(range!($state, "0"), " UNION ALL ", range!($state, "1"), " UNION ALL ", range!($state, "2"))
     };
 }
 
-macro_rules! candidates {
-    ($predicate:literal) => {
-        class_ranges!("ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures", $predicate)
-    };
-}
+/// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements that
+/// a claim pays for.
+static CLAIMABLE: Text =
+    Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
 
-static STALE: Text = Text::new(candidates!("state = 3"));
-static READY: Text = Text::new(candidates!("state = 1"));
-
-/// The classes that have rows whose delay is over.
-static DUE_CLASSES: Text = Text::new(class_ranges!("queue_class", "state = 2"));
+/// Rows whose lease may have run out, rows whose delay may be over, and those that are ready.
+const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkState::Ready];
 
 static TAKE: Statement = Statement::update(
     "work_item",
@@ -130,84 +119,101 @@ pub(super) async fn apply(
 
 async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, sqlx::Error> {
     let rows_max = usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX);
-    let mut candidates = read(unit, &request, WorkState::Processing, rows_max).await?;
-    if !request.stale_only && candidates.len() < rows_max {
-        promote_due(unit, &request).await?;
-        let left = rows_max - candidates.len();
-        candidates.extend(read(unit, &request, WorkState::Ready, left).await?);
+    let mut found = look(unit, &request, rows_max).await?;
+    if found.stale.len() < rows_max && !found.due.is_empty() {
+        promote(unit, &found.due, request.now).await?;
+        found.ready = look(unit, &request, rows_max).await?.ready;
     }
+    let mut candidates = found.stale;
+    candidates.extend(found.ready);
+    candidates.truncate(rows_max);
     let grant = Grant { lease: request.lease, lease_duration: request.lease_duration, now: request.now };
     take(unit, grant, candidates).await
 }
 
-/// The first rows of a tier over all generations, work types and classes: each range is in order, and they are merged here.
-async fn read(
-    unit: &mut Unit<'_>,
-    request: &ClaimRequest,
-    tier: WorkState,
-    rows_max: usize,
-) -> Result<Vec<Candidate>, sqlx::Error> {
-    let (text, turn_max, preference) = match tier {
-        // A lease holds to its last millisecond.
-        WorkState::Processing => (&STALE, unit.time(request.now).as_millis() - 1, QueueClasses::NONE),
-        WorkState::Ready => (&READY, i64::MAX, request.preference),
-        WorkState::Blocked | WorkState::Delayed | WorkState::Done | WorkState::Dead => return Ok(Vec::new()),
-    };
-    let engine = unit.connection.engine();
-    let mut candidates = Vec::new();
-    for scope in scopes(request) {
-        let values = class_values(&scope, request.classes, turn_max, rows_max);
-        for row in unit.connection.fetch_all(text.of(engine), values).await? {
-            candidates.push(Candidate {
-                ordinal: row.value(0)?,
-                id: WorkItemId::from_bytes(row.bytes_16(1)?),
-                event_id: EventId::from_bytes(row.bytes_16(2)?),
-                namespace: row.name(3)?,
-                scope: scope.clone(),
-                class: row.queue_class(4)?,
-                state: tier,
-                turn: row.value(5)?,
-                epoch: row.unsigned_32(6)?,
-                attempt: row.unsigned_32(7)?,
-                failures: row.unsigned_32(8)?,
-            });
-        }
-    }
-    candidates.sort_unstable_by_key(|row| (!preference.contains(row.class), row.turn, row.id));
-    candidates.truncate(rows_max);
-    Ok(candidates)
+/// What a claim may take, each tier in its order.
+#[derive(Default)]
+struct Found {
+    stale: Vec<Candidate>,
+    ready: Vec<Candidate>,
+    /// The ranges in which rows are delayed whose time has come.
+    due: BTreeSet<(Scope, QueueClass)>,
 }
 
-/// The values of [`class_ranges`]: up to `rows_max` rows of each of `classes`, and none of the others.
-fn class_values(scope: &Scope, classes: QueueClasses, turn_max: i64, rows_max: usize) -> Values {
+/// The first rows of each tier over all generations, work types and classes: each range is in order, and they are merged here.
+async fn look(unit: &mut Unit<'_>, request: &ClaimRequest, rows_max: usize) -> Result<Found, sqlx::Error> {
+    let text = CLAIMABLE.of(unit.connection.engine());
+    let now = unit.time(request.now).as_millis();
+    let mut found = Found::default();
+    for scope in scopes(request) {
+        for row in unit.connection.fetch_all(text, ranges(&scope, request, now, rows_max)).await? {
+            let candidate = candidate(&row, &scope)?;
+            match candidate.state {
+                WorkState::Processing => found.stale.push(candidate),
+                WorkState::Ready => found.ready.push(candidate),
+                WorkState::Delayed => {
+                    found.due.insert((candidate.scope, candidate.class));
+                }
+                WorkState::Blocked | WorkState::Done | WorkState::Dead => {}
+            }
+        }
+    }
+    found.stale.sort_unstable_by_key(|row| (row.turn, row.id));
+    found.stale.truncate(rows_max);
+    found.ready.sort_unstable_by_key(|row| (!request.preference.contains(row.class), row.turn, row.id));
+    Ok(found)
+}
+
+/// The values of [`CLAIMABLE`]: up to `rows_max` rows of each class that is asked for, and none of the others.
+fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> Values {
+    let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
     let mut values = Values::default();
-    for class in QueueClass::ALL {
-        let rows_max = if classes.contains(class) { rows_max } else { 0 };
-        values.append(scope.values());
-        values.push(turn_max).push(i64::try_from(rows_max).unwrap_or(i64::MAX));
+    for tier in TIERS {
+        let (turn_max, rows_max) = match tier {
+            // A lease holds to its last millisecond.
+            WorkState::Processing => (now - 1, rows_max),
+            _ if request.stale_only => (now, 0),
+            // One says that the range has some.
+            WorkState::Delayed => (now, 1),
+            _ => (i64::MAX, rows_max),
+        };
+        for class in QueueClass::ALL {
+            values.append(scope.values());
+            values.push(turn_max).push(if request.classes.contains(class) { rows_max } else { 0 });
+        }
     }
     values
 }
 
+fn candidate(row: &Row, scope: &Scope) -> Result<Candidate, sqlx::Error> {
+    Ok(Candidate {
+        ordinal: row.value(0)?,
+        id: WorkItemId::from_bytes(row.bytes_16(1)?),
+        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        namespace: row.name(3)?,
+        scope: scope.clone(),
+        class: row.queue_class(4)?,
+        state: row.work_state(9)?,
+        turn: row.value(5)?,
+        epoch: row.unsigned_32(6)?,
+        attempt: row.unsigned_32(7)?,
+        failures: row.unsigned_32(8)?,
+    })
+}
+
 /// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
-async fn promote_due(unit: &mut Unit<'_>, request: &ClaimRequest) -> Result<(), sqlx::Error> {
-    let now = unit.time(request.now);
-    let engine = unit.connection.engine();
-    for scope in scopes(request) {
-        let values = class_values(&scope, request.classes, now.as_millis(), 1);
-        for row in unit.connection.fetch_all(DUE_CLASSES.of(engine), values).await? {
-            let mut values = scope.values();
-            values.push(queue_class_code(row.queue_class(0)?)).time(now).push(DUE_ROWS_MAX);
-            let text = engine.pick(DUE_SQLITE, DUE_MYSQL);
-            let promoted = unit.connection.execute(text, values).await?;
-            let rows = i64::try_from(promoted).unwrap_or(i64::MAX);
-            unit.count_work_items(&scope, Some(WorkState::Delayed), WorkState::Ready, rows);
-        }
+async fn promote(unit: &mut Unit<'_>, due: &BTreeSet<(Scope, QueueClass)>, now: Timestamp) -> Result<(), sqlx::Error> {
+    let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
+    for (scope, class) in due {
+        let mut values = scope.values();
+        values.push(queue_class_code(*class)).time(unit.time(now)).push(DUE_ROWS_MAX);
+        let rows = unit.connection.execute(text, values).await?;
+        let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+        unit.count_work_items(scope, Some(WorkState::Delayed), WorkState::Ready, rows);
     }
     Ok(())
 }
 
-/// Takes those of the rows that are still as they were read.
 pub(super) async fn take(
     unit: &mut Unit<'_>,
     grant: Grant,

@@ -53,7 +53,7 @@ impl From<CommitError> for sqlx::Error {
     }
 }
 
-/// What the last one of several statements gave.
+/// What a statement gave.
 #[derive(Default)]
 struct Outcome {
     rows: Vec<Row>,
@@ -114,8 +114,8 @@ impl Connection<'_> {
                 let mut all = std::mem::take(deferred);
                 let before = all.statements;
                 all.push("COMMIT", Values::default());
-                let mut done = 0;
-                ask(connection, all, &mut done).await.map(|_| ()).map_err(|error| match done < before {
+                let mut outcomes = Vec::new();
+                ask(connection, all, &mut outcomes).await.map_err(|error| match outcomes.len() < before {
                     true => CommitError::Before(error),
                     false => CommitError::At(error),
                 })
@@ -156,12 +156,17 @@ impl Connection<'_> {
 
     /// Runs a statement. Returns how many rows it concerned: those that it found, changed by it or not.
     pub(super) async fn execute(&mut self, text: &str, values: Values) -> Result<u64, sqlx::Error> {
-        Ok(self.ask(text, values).await?.affected)
+        Ok(self.ask(vec![(text, values)]).await?.pop().unwrap_or_default().affected)
     }
 
     /// Reads all rows that a statement gives.
     pub(super) async fn fetch_all(&mut self, text: &str, values: Values) -> Result<Vec<Row>, sqlx::Error> {
-        Ok(self.ask(text, values).await?.rows)
+        Ok(self.ask(vec![(text, values)]).await?.pop().unwrap_or_default().rows)
+    }
+
+    /// Reads all rows that each of these statements gives.
+    pub(super) async fn fetch_each(&mut self, reads: Vec<(&str, Values)>) -> Result<Vec<Vec<Row>>, sqlx::Error> {
+        Ok(self.ask(reads).await?.into_iter().map(|outcome| outcome.rows).collect())
     }
 
     /// Reads the first row that a statement gives, if it gives any.
@@ -169,25 +174,32 @@ impl Connection<'_> {
         Ok(self.fetch_all(text, values).await?.into_iter().next())
     }
 
-    async fn ask(&mut self, text: &str, values: Values) -> Result<Outcome, sqlx::Error> {
+    /// What each of these statements gives: the embedded database is asked for all of them at once.
+    async fn ask(&mut self, statements: Vec<(&str, Values)>) -> Result<Vec<Outcome>, sqlx::Error> {
+        let mut outcomes = Vec::with_capacity(statements.len());
         match self {
             Connection::Sqlite { connection, deferred } => {
                 let mut all = std::mem::take(deferred);
-                all.push(text, values);
-                ask(connection, all, &mut 0).await
+                let before = all.statements;
+                statements.into_iter().for_each(|(text, values)| all.push(text, values));
+                ask(connection, all, &mut outcomes).await?;
+                outcomes.drain(..before.min(outcomes.len()));
             }
             Connection::MySql { connection, .. } => {
-                let mut answer = connection.fetch_many(sqlx::query_with(AssertSqlSafe(text), values.into_mysql()));
-                let mut outcome = Outcome::default();
-                while let Some(step) = answer.try_next().await? {
-                    match step {
-                        Either::Left(done) => outcome.affected = done.rows_affected(),
-                        Either::Right(row) => outcome.rows.push(Row::MySql(row)),
+                for (text, values) in statements {
+                    let mut answer = connection.fetch_many(sqlx::query_with(AssertSqlSafe(text), values.into_mysql()));
+                    let mut outcome = Outcome::default();
+                    while let Some(step) = answer.try_next().await? {
+                        match step {
+                            Either::Left(done) => outcome.affected = done.rows_affected(),
+                            Either::Right(row) => outcome.rows.push(Row::MySql(row)),
+                        }
                     }
+                    outcomes.push(outcome);
                 }
-                Ok(outcome)
             }
         }
+        Ok(outcomes)
     }
 
     /// Reads the one row that a statement gives.
@@ -196,20 +208,22 @@ impl Connection<'_> {
     }
 }
 
-/// Asks the embedded database all of it at once. `done` counts the statements that came to their end.
-async fn ask(connection: &mut SqliteConnection, all: Deferred, done: &mut usize) -> Result<Outcome, sqlx::Error> {
+/// Asks the embedded database all of it at once. `outcomes` gets one for each statement that comes to its end.
+async fn ask(connection: &mut SqliteConnection, all: Deferred, outcomes: &mut Vec<Outcome>) -> Result<(), sqlx::Error> {
+    if all.statements == 0 {
+        return Ok(());
+    }
     let mut answer = connection.fetch_many(sqlx::query_with(AssertSqlSafe(all.text), all.values.into_sqlite()));
-    let mut outcome = Outcome::default();
+    let mut rows = Vec::new();
     while let Some(step) = answer.try_next().await? {
         match step {
-            Either::Left(ended) => {
-                *done += 1;
-                outcome.affected = ended.rows_affected();
+            Either::Left(done) => {
+                outcomes.push(Outcome { rows: std::mem::take(&mut rows), affected: done.rows_affected() });
             }
-            Either::Right(row) => outcome.rows.push(Row::Sqlite(row)),
+            Either::Right(row) => rows.push(Row::Sqlite(row)),
         }
     }
-    Ok(outcome)
+    Ok(())
 }
 
 /// A row that either engine gave.

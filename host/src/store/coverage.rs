@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
+use super::authority::Authority;
 use super::connection::{Connection, Row};
 use super::dialect::{Lock, is_conflict};
-use super::materialize::{
-    Authority, PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items,
-};
+use super::lane::Lanes;
+use super::materialize::{PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
 use super::sequences::Sequences;
 use super::statement::Statement;
 use super::stored::{Values, values, work_type_code};
@@ -179,7 +179,7 @@ async fn cover(unit: &mut Unit<'_>, ordinals: Vec<i64>, env: &Env) -> Result<Cov
     let repaired = current.len();
     let now = link::database_now(&mut unit.connection, super::LeaseTime::Database).await?.unwrap_or(env.now());
     let items = current.into_iter().map(|event| event.planned(now, env)).collect();
-    store_work_items(unit, items).await?;
+    store_work_items(unit, Lanes::default(), items).await?;
     unit.write_counters().await?;
     Ok(CoverageRepair { repaired: repaired as u64, left: (found - repaired) as u64 })
 }

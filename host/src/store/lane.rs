@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
-use super::statement::Statement;
+use super::statement::{Answered, Asked, Reads, Statement};
 use super::stored::{Values, lane_kind_code, work_state_code};
 use super::unit::{Scope, Unit};
 use crate::model::lane::{self, Blockers, Lane, LaneKind, Successor};
@@ -43,11 +43,22 @@ struct Stored {
     id: i64,
     lane: Lane,
     new: bool,
+    changed: bool,
 }
 
 /// The lanes that a transaction appends to.
 #[derive(Default)]
-pub(super) struct Lanes(HashMap<LaneKey, Stored>);
+pub(super) struct Lanes {
+    stored: HashMap<LaneKey, Stored>,
+    /// Those that were read, stored or not.
+    read: HashSet<LaneKey>,
+}
+
+/// Lanes that were asked for together with other things.
+pub(super) struct AskedLanes {
+    keys: Vec<LaneKey>,
+    asked: Asked,
+}
 
 /// A WorkItem's place, the same in all of its lanes.
 pub(super) struct Place {
@@ -120,37 +131,57 @@ static SET_BLOCKERS: Statement = Statement::update(
 static SET_HEAD: Statement = Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
 
 impl Lanes {
-    /// Loads these lanes and holds them, in order, until the transaction ends.
-    pub(super) async fn load(unit: &mut Unit<'_>, mut keys: Vec<LaneKey>) -> Result<Self, sqlx::Error> {
+    /// Asks for these lanes ahead, where nobody else can change them meanwhile.
+    pub(super) fn ask(reads: &mut Reads, keys: Vec<LaneKey>) -> AskedLanes {
+        let asked = reads.ask(&LOAD, keys.clone(), LaneKey::bind);
+        AskedLanes { keys, asked }
+    }
+
+    pub(super) fn answered(answered: &Answered, AskedLanes { keys, asked }: AskedLanes) -> Result<Self, sqlx::Error> {
+        let stored = answered.decode(asked, stored)?.into_iter().collect();
+        Ok(Self { stored, read: keys.into_iter().collect() })
+    }
+
+    /// Loads those of these lanes that have not been read, and holds them, in order, until the transaction ends.
+    pub(super) async fn load(&mut self, unit: &mut Unit<'_>, mut keys: Vec<LaneKey>) -> Result<(), sqlx::Error> {
+        keys.retain(|key| !self.read.contains(key));
         keys.sort_unstable();
+        keys.dedup();
         if unit.connection.engine() != Engine::Sqlite {
             create_missing(unit, &keys).await?;
         }
-        let found = LOAD.fetch(&mut unit.connection, keys, LaneKey::bind, stored).await?;
-        Ok(Self(found.into_iter().collect()))
+        self.stored.extend(LOAD.fetch(&mut unit.connection, keys.clone(), LaneKey::bind, stored).await?);
+        self.read.extend(keys);
+        Ok(())
     }
 
     /// Takes the next place in all of an item's lanes, at most one of each kind. Who is alone in them is their head, and
     /// `ready`.
     pub(super) fn append(&mut self, unit: &mut Unit<'_>, keys: Vec<LaneKey>, item: i64, now: Timestamp) -> Place {
-        let known = keys.iter().filter_map(|key| self.0.get(key));
+        let known = keys.iter().filter_map(|key| self.stored.get(key));
         let last = known.map(|stored| stored.lane.last).max().unwrap_or(0);
         let ordinal = unit.sequences.turn(last, now);
         let mut place = Place { lanes: LaneIds::default(), ordinal, blockers: Blockers::NONE };
         for key in keys {
             let kind = key.kind;
             let sequences = &mut unit.sequences;
-            let stored =
-                self.0.entry(key).or_insert_with(|| Stored { id: sequences.lane(), lane: Lane::default(), new: true });
+            let stored = self.stored.entry(key).or_insert_with(|| Stored {
+                id: sequences.lane(),
+                lane: Lane::default(),
+                new: true,
+                changed: true,
+            });
+            stored.changed = true;
             place.blockers += stored.lane.append(item, ordinal);
             *place.lanes.of_mut(kind) = Some(stored.id);
         }
         place
     }
 
-    /// Writes the lanes back.
+    /// Writes the lanes back that somebody was appended to.
     pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
-        let (new, old): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|(_, stored)| stored.new);
+        let changed = self.stored.into_iter().filter(|(_, stored)| stored.changed);
+        let (new, old): (Vec<_>, Vec<_>) = changed.partition(|(_, stored)| stored.new);
         CREATE
             .write(&mut unit.connection, new, |values, (key, stored)| {
                 values.push(stored.id);
@@ -190,7 +221,7 @@ impl LaneIds {
 fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
     let key = LaneKey { kind: row.lane_kind(0)?, namespace: row.name(1)?, pack: row.name(2)?, key: row.value(3)? };
     let lane = Lane { head: row.value(5)?, last: row.value(6)? };
-    Ok((key, Stored { id: row.value(4)?, lane, new: false }))
+    Ok((key, Stored { id: row.value(4)?, lane, new: false, changed: false }))
 }
 
 /// Stores lanes, empty, that nobody has stored. Waiting for a row to come into being would keep others from storing lanes

@@ -7,10 +7,10 @@ use sqlx::Connection as _;
 use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::SqliteConnection;
 
+use super::authority::Authority;
 use super::connection::Connection;
 use super::dialect::Engine;
 use super::file::FileIdentity;
-use super::materialize::Authority;
 use super::readers::Readers;
 use super::sequences::Sequences;
 use super::server::{Isolation, Server};

@@ -18,12 +18,12 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::authority::Authority;
 use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
 use super::enqueue::{Delivery, Enqueued, NewEvent};
-use super::error::StoreError;
 use super::lane::{LaneKey, Lanes};
-use super::statement::Statement;
+use super::statement::{Reads, Statement};
 use super::stored::{queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
@@ -40,22 +40,6 @@ pub(super) const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
 /// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. The statements here and in
 /// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
 pub(super) const WORK_TYPES_PER_EVENT: i64 = 16;
-
-static NAMESPACES: Statement = Statement::lock(
-    "(name)",
-    1,
-    "SELECT namespace.name FROM wanted CROSS JOIN namespace ON namespace.name = wanted.name",
-    Lock::Share,
-);
-
-/// The pack's row is held with it: an activation waits, or is waited for.
-static GENERATIONS: Statement = Statement::lock(
-    "(pack, number)",
-    2,
-    "SELECT generation.pack, generation.number FROM wanted CROSS JOIN pack ON pack.name = wanted.pack \
-     CROSS JOIN generation ON generation.pack = wanted.pack AND generation.number = wanted.number",
-    Lock::Share,
-);
 
 const BY_KEY: &str = "\
     SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
@@ -160,6 +144,7 @@ pub(super) struct PlannedWorkItem {
 /// What a group of deliveries comes to.
 struct Plan {
     known: HashMap<EventKey, Known>,
+    lanes: Lanes,
     receipts: Vec<(i64, Delivery)>,
     events: Vec<PlannedEvent>,
     work_items: Vec<PlannedWorkItem>,
@@ -171,8 +156,8 @@ pub(super) async fn apply(unit: &mut Unit<'_>, deliveries: Vec<Delivery>) -> Res
         return Ok(Vec::new());
     }
     let authority = Authority::of(unit, &deliveries).await?;
-    let known = load_known(unit, &deliveries).await?;
-    let mut plan = Plan { known, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
+    let (known, lanes) = load(unit, &deliveries).await?;
+    let mut plan = Plan { known, lanes, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
     let mut answers = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
         answers.push(match authority.check(&delivery.namespace, &delivery.pack, delivery.generation) {
@@ -297,14 +282,17 @@ impl Plan {
                 },
             )
             .await?;
-        store_work_items(unit, self.work_items).await
+        store_work_items(unit, self.lanes, self.work_items).await
     }
 }
 
-/// Stores WorkItems, each in its lane's next place.
-pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWorkItem>) -> Result<(), sqlx::Error> {
-    let keys: HashSet<LaneKey> = items.iter().flat_map(PlannedWorkItem::lanes).collect();
-    let mut lanes = Lanes::load(unit, keys.into_iter().collect()).await?;
+/// Stores WorkItems, each in its lane's next place; `lanes` are those that have been read already.
+pub(super) async fn store_work_items(
+    unit: &mut Unit<'_>,
+    mut lanes: Lanes,
+    items: Vec<PlannedWorkItem>,
+) -> Result<(), sqlx::Error> {
+    lanes.load(unit, items.iter().flat_map(PlannedWorkItem::lanes).collect()).await?;
     let mut placed = Vec::with_capacity(items.len());
     for item in items {
         let place = lanes.append(unit, item.lanes().collect(), item.ordinal, item.created_at);
@@ -336,120 +324,66 @@ pub(super) async fn store_work_items(unit: &mut Unit<'_>, items: Vec<PlannedWork
 
 impl PlannedWorkItem {
     /// The lanes that it stands in, one of each kind at most.
-    fn lanes(&self) -> impl Iterator<Item = LaneKey> {
-        let delivery = self.delivery_lane.as_ref().map(|route| (LaneKind::Delivery, route.as_str()));
-        let source = self.source_key.as_deref().map(|source| (LaneKind::Source, source));
-        delivery.into_iter().chain(source).map(|(kind, key)| LaneKey {
-            kind,
-            namespace: self.namespace.clone(),
-            pack: self.scope.pack.clone(),
-            key: key.to_owned(),
-        })
+    fn lanes(&self) -> impl Iterator<Item = LaneKey> + '_ {
+        lanes(&self.namespace, &self.scope.pack, self.delivery_lane.as_ref(), self.source_key.as_deref())
     }
 }
 
-/// Namespaces and generations that are known to exist; they never cease to. They are held until the transaction ends.
-///
-/// The only writer of an embedded database keeps them from one transaction to the next. Where others write too, their rows
-/// are read, and held, every time.
-#[derive(Default)]
-pub(super) struct Authority {
-    namespaces: HashSet<Namespace>,
-    generations: HashSet<(PackName, GenerationNumber)>,
+/// A delivery lane and the lane of a source.
+fn lanes<'a>(
+    namespace: &'a Namespace,
+    pack: &'a PackName,
+    route: Option<&'a RouteName>,
+    source: Option<&'a str>,
+) -> impl Iterator<Item = LaneKey> + 'a {
+    let delivery = route.map(|route| (LaneKind::Delivery, route.as_str()));
+    let source = source.map(|source| (LaneKind::Source, source));
+    delivery.into_iter().chain(source).map(|(kind, key)| LaneKey {
+        kind,
+        namespace: namespace.clone(),
+        pack: pack.clone(),
+        key: key.to_owned(),
+    })
 }
 
-impl Authority {
-    /// With all that exists of what the deliveries name.
-    async fn of(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
-        let kept = std::mem::take(&mut unit.authority);
-        let mut authority = if unit.connection.engine() == Engine::Sqlite { kept } else { Self::default() };
-        let unknown =
-            |delivery: &Delivery| authority.check(&delivery.namespace, &delivery.pack, delivery.generation).is_err();
-        if deliveries.iter().any(unknown) {
-            let namespaces = deliveries.iter().map(|delivery| delivery.namespace.clone()).collect();
-            let generations = deliveries.iter().map(|delivery| (delivery.pack.clone(), delivery.generation)).collect();
-            let found = Self::load(unit, namespaces, generations).await?;
-            authority.namespaces.extend(found.namespaces);
-            authority.generations.extend(found.generations);
-        }
-        Ok(authority)
+/// The Events that are durable, and in an embedded database, where nobody else changes them, the lanes too.
+async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<EventKey, Known>, Lanes), sqlx::Error> {
+    let events = deliveries.iter().flat_map(|delivery| delivery.events.iter().map(move |event| (delivery, event)));
+    let mut keys = HashSet::new();
+    let mut lane_keys = HashSet::new();
+    for (delivery, event) in events {
+        keys.insert(EventKey::of(delivery, event));
+        let route = in_delivery_lane(delivery);
+        lane_keys.extend(lanes(&delivery.namespace, &delivery.pack, route.as_ref(), event.source_key.as_deref()));
     }
-
-    pub(super) async fn load(
-        unit: &mut Unit<'_>,
-        namespaces: HashSet<Namespace>,
-        generations: HashSet<(PackName, GenerationNumber)>,
-    ) -> Result<Self, sqlx::Error> {
-        let namespaces = NAMESPACES
-            .fetch(
-                &mut unit.connection,
-                sorted(namespaces),
-                |values, name| {
-                    values.push(name.as_str());
-                },
-                |row| row.name(0),
-            )
-            .await?;
-        let generations = GENERATIONS
-            .fetch(
-                &mut unit.connection,
-                sorted(generations),
-                |values, (pack, number)| {
-                    values.push(pack.as_str()).push(i64::from(number.0));
-                },
-                |row| Ok((row.name(0)?, GenerationNumber(row.unsigned_32(1)?))),
-            )
-            .await?;
-        Ok(Self { namespaces: namespaces.into_iter().collect(), generations: generations.into_iter().collect() })
-    }
-
-    pub(super) fn check(
-        &self,
-        namespace: &Namespace,
-        pack: &PackName,
-        generation: GenerationNumber,
-    ) -> Result<(), StoreError> {
-        if !self.namespaces.contains(namespace) {
-            return Err(StoreError::Refused(format!("there is no namespace `{namespace}`")));
-        }
-        if !self.generations.contains(&(pack.clone(), generation)) {
-            return Err(StoreError::Refused(format!("pack `{pack}` has no generation {generation}")));
-        }
-        Ok(())
-    }
+    let engine = unit.connection.engine();
+    let mut reads = Reads::of(engine);
+    let known = reads.ask(if unit.attempt == 0 { &SEEN } else { &CURRENT }, sorted(keys), |values, key| {
+        values.push(key.namespace.as_str()).push(key.route.as_str()).push(key.delivery_key);
+    });
+    let ahead = match engine {
+        Engine::Sqlite => Lanes::ask(&mut reads, sorted(lane_keys)),
+        Engine::MySql { .. } => Lanes::ask(&mut reads, Vec::new()),
+    };
+    let answered = reads.answer(&mut unit.connection).await?;
+    let known = answered.decode(known, known_event)?;
+    Ok((known.into_iter().collect(), Lanes::answered(&answered, ahead)?))
 }
 
-async fn load_known(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<HashMap<EventKey, Known>, sqlx::Error> {
-    let keys: HashSet<EventKey> = deliveries
-        .iter()
-        .flat_map(|delivery| delivery.events.iter().map(|event| EventKey::of(delivery, event)))
-        .collect();
-    let known = if unit.attempt == 0 { &SEEN } else { &CURRENT };
-    let known = known
-        .fetch(
-            &mut unit.connection,
-            sorted(keys),
-            |values, key| {
-                values.push(key.namespace.as_str()).push(key.route.as_str()).push(key.delivery_key);
-            },
-            |row| {
-                let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
-                let known = Known {
-                    ordinal: row.value(3)?,
-                    id: EventId::from_bytes(row.bytes_16(4)?),
-                    receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
-                    pack: row.name(6)?,
-                    generation: GenerationNumber(row.unsigned_32(7)?),
-                    payload_digest: row.digest(8)?,
-                    source_key: row.value(9)?,
-                    has_work_item: row.value(10)?,
-                    delivery_lane: row.value::<bool>(11)?.then_some(key.route.clone()),
-                };
-                Ok((key, known))
-            },
-        )
-        .await?;
-    Ok(known.into_iter().collect())
+fn known_event(row: &Row) -> Result<(EventKey, Known), sqlx::Error> {
+    let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
+    let known = Known {
+        ordinal: row.value(3)?,
+        id: EventId::from_bytes(row.bytes_16(4)?),
+        receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
+        pack: row.name(6)?,
+        generation: GenerationNumber(row.unsigned_32(7)?),
+        payload_digest: row.digest(8)?,
+        source_key: row.value(9)?,
+        has_work_item: row.value(10)?,
+        delivery_lane: row.value::<bool>(11)?.then_some(key.route.clone()),
+    };
+    Ok((key, known))
 }
 
 /// The route whose delivery lane the events of a delivery stand in.
@@ -474,7 +408,7 @@ pub(super) fn delivery_lane(row: &Row, index: usize) -> Result<Option<RouteName>
 }
 
 /// Rows are locked in order, so that two transactions do not wait for each other.
-fn sorted<T: Ord>(set: HashSet<T>) -> Vec<T> {
+pub(super) fn sorted<T: Ord>(set: HashSet<T>) -> Vec<T> {
     let mut sorted: Vec<T> = set.into_iter().collect();
     sorted.sort_unstable();
     sorted

@@ -39,6 +39,7 @@ mod server;
 mod task;
 mod writer;
 
+mod authority;
 mod claiming;
 mod finalize;
 mod handoff;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use super::connection::Row;
 use super::dialect::Lock;
-use super::lane::LaneIds;
+use super::lane::{LaneIds, Lanes};
 use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
 use super::statement::Statement;
 use super::stored::{Values, work_type_code};
@@ -215,7 +215,7 @@ impl Plan {
             })
             .await?;
         all_written(reserved, expected)?;
-        store_work_items(unit, self.children).await?;
+        store_work_items(unit, Lanes::default(), self.children).await?;
         finalize::leave_lanes(unit, self.holders).await
     }
 }

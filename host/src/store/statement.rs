@@ -2,6 +2,7 @@
 //! requests becomes few large ones; and drivers cache prepared statements by their text, so texts come in few sizes.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::connection::{Connection, Row};
@@ -91,13 +92,9 @@ impl Statement {
         bind: impl Fn(&mut Values, T),
         decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
     ) -> Result<Vec<U>, sqlx::Error> {
-        let mut found = Vec::new();
-        for (text, values) in self.chunks(connection.engine(), rows, bind) {
-            for row in connection.fetch_all(text, values).await? {
-                found.push(decode(&row)?);
-            }
-        }
-        Ok(found)
+        let mut reads = Reads::of(connection.engine());
+        let asked = reads.ask(self, rows, bind);
+        reads.answer(connection).await?.decode(asked, decode)
     }
 
     /// The text for the statement of that size, a size of [`SIZES`].
@@ -146,6 +143,54 @@ fn fitting(rows: &VecDeque<Values>) -> usize {
 /// The largest of [`SIZES`] for which there are rows; 0 for none.
 fn largest_within(rows: usize) -> usize {
     SIZES.into_iter().rev().find(|size| *size <= rows).unwrap_or(0)
+}
+
+/// Reads that do not depend on one another: the embedded database is asked for all of them at once.
+pub(super) struct Reads {
+    engine: Engine,
+    statements: Vec<(&'static str, Values)>,
+}
+
+/// Which of the answers are those to one read.
+pub(super) struct Asked(Range<usize>);
+
+/// The rows that were read.
+pub(super) struct Answered(Vec<Vec<Row>>);
+
+impl Reads {
+    pub(super) fn of(engine: Engine) -> Self {
+        Self { engine, statements: Vec::new() }
+    }
+
+    /// Asks a statement over the rows, too.
+    pub(super) fn ask<T>(
+        &mut self,
+        statement: &'static Statement,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+    ) -> Asked {
+        let first = self.statements.len();
+        self.statements.extend(statement.chunks(self.engine, rows, bind));
+        Asked(first..self.statements.len())
+    }
+
+    pub(super) async fn answer(self, connection: &mut Connection<'_>) -> Result<Answered, sqlx::Error> {
+        if self.statements.is_empty() {
+            return Ok(Answered(Vec::new()));
+        }
+        connection.fetch_each(self.statements).await.map(Answered)
+    }
+}
+
+impl Answered {
+    /// Decodes what one read gave, in no particular order.
+    pub(super) fn decode<U>(
+        &self,
+        asked: Asked,
+        decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
+    ) -> Result<Vec<U>, sqlx::Error> {
+        self.0[asked.0].iter().flatten().map(decode).collect()
+    }
 }
 
 /// A statement with no list of rows in it.

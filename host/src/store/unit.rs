@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::authority::Authority;
 use super::connection::Connection;
 use super::dialect::Conflict;
 use super::error::StoreError;
-use super::materialize::Authority;
 use super::sequences::Sequences;
 use super::statement::Statement;
 use super::stored::{Values, message_state_code, values, work_state_code, work_type_code};
