@@ -13,11 +13,12 @@ use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Red
 use super::outbox::{self, Emitted};
 use super::packs::{Installation, Installed};
 use super::replay::{self, Replay, Replayed};
+use super::runtimes::{self, Presence};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
 use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
 use super::{claiming, finalize, gates, materialize, packs};
-use crate::model::ids::{MessageId, WorkItemId};
+use crate::model::ids::{MessageId, RuntimeId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
@@ -48,6 +49,7 @@ pub(super) enum Control {
     Resolve(Resolve, Reply<Resolved>),
     SetGate(GateChange, Reply<()>),
     Shard(ShardRequest, Reply<Option<ShardLease>>),
+    Beat(Presence, Reply<Vec<RuntimeId>>),
     EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
     Install(Installation, Reply<Installed>),
     /// Begins and ends a transaction.
@@ -76,6 +78,7 @@ impl Control {
             | Control::Resolve(..)
             | Control::SetGate(..)
             | Control::Shard(..)
+            | Control::Beat(..)
             | Control::Install(..)
             | Control::Probe(_)
             | Control::RestartLog
@@ -147,6 +150,7 @@ pub(super) enum Afterwards {
 #[derive(Default)]
 pub(super) struct Group {
     shards: Batch<ShardRequest, Option<ShardLease>>,
+    presences: Batch<Presence, Vec<RuntimeId>>,
     namespaces: Batch<(Vec<Namespace>, Timestamp), ()>,
     installations: Batch<Installation, Installed>,
     finishes: Batch<Finish, Finished>,
@@ -199,6 +203,7 @@ impl Group {
             Control::Resolve(request, reply) => self.resolutions.push(request, reply),
             Control::SetGate(request, reply) => self.gates.push(request, reply),
             Control::Shard(request, reply) => self.shards.push(request, reply),
+            Control::Beat(presence, reply) => self.presences.push(presence, reply),
             Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
             Control::Install(installation, reply) => self.installations.push(installation, reply),
             Control::Probe(reply) => self.probes.push((), reply),
@@ -234,6 +239,7 @@ impl Group {
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
@@ -304,6 +310,7 @@ impl Group {
     /// Answers everybody: with what was decided, or with why nothing was done.
     pub(super) fn settle(self, outcome: &Result<(), StoreError>) {
         self.shards.settle(outcome);
+        self.presences.settle(outcome);
         self.namespaces.settle(outcome);
         self.installations.settle(outcome);
         self.finishes.settle(outcome);

@@ -20,8 +20,10 @@ mod inspect;
 mod messages;
 mod packs;
 mod replay;
+mod runtimes;
 mod shards;
 mod stats;
+mod time;
 
 mod behaviour;
 mod checkpoint;
@@ -75,12 +77,14 @@ pub use messages::{
 };
 pub use packs::{Generation, Installed};
 pub use replay::Replayed;
+pub use runtimes::RUNTIMES_MAX;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
+pub use time::DatabaseTime;
 
 use std::path::PathBuf;
 use std::sync::Arc;

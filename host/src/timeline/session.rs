@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
-use super::clock::{Gated, Interval, TrustedClock};
+use super::clock::{Gated, Interval, TimeSource, TrustedClock};
 use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
@@ -82,6 +82,7 @@ pub(super) struct Parts {
     pub signals: Arc<Signals>,
     pub active: Arc<AtomicBool>,
     pub claimed_max: usize,
+    pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     pub poll: Duration,
 }
@@ -142,7 +143,7 @@ impl Session {
             holding,
             schedule: Schedule::new(),
             claims: Claims::new(parts.claimed_max),
-            clock: TrustedClock::new(parts.clock_uncertainty_max),
+            clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
             arrived: None,
             inquiries,
