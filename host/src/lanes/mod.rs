@@ -2,7 +2,7 @@
 //!
 //! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each. [`DestinationLane`] says whether a destination may be called now, and
 //! why not if not. [`Layout`] says which executors serve which queue classes,
-//! [`place`] which runtime looks after which shard. None knows what time it is, what a message is or
+//! [`place`] which runtime looks after which shard, [`WorkRound`] what a shard does next. None knows what time it is, what a message is or
 //! where it is kept.
 //!
 //! Invariants:
@@ -17,6 +17,7 @@ mod placement;
 mod shape;
 mod turn;
 mod two_level;
+mod work;
 
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
@@ -26,3 +27,4 @@ pub use placement::place;
 pub use shape::{Layout, Profile, Rotation, Shape};
 pub use turn::{Charge, MESSAGES, Turn, TurnLimits, message_cost};
 pub use two_level::TwoLevelDrr;
+pub use work::{UnfitPlan, WorkClass, WorkPlan, WorkRound, WorkShare};

@@ -22,6 +22,8 @@ mod claims;
 mod clock;
 mod database;
 mod frame;
+#[cfg(test)]
+mod fuse;
 mod gates;
 mod index;
 mod inquiry;
@@ -119,6 +121,8 @@ impl Timeline {
         let cannot = |error: &dyn std::fmt::Display| {
             TimelineError(format!("the timeline cannot be kept in {}: {error}", options.directory.display()))
         };
+        let work = session::plan(options.claimed_max)
+            .map_err(|error| TimelineError(format!("the timeline's shards cannot do their work: {error}")))?;
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
         let (wake, woken) = watch::channel(0);
@@ -156,6 +160,7 @@ impl Timeline {
                 env: env.clone(),
                 poll: options.poll,
                 claimed_max: options.claimed_max,
+                work,
                 time: time.clone(),
                 clock_uncertainty_max: options.clock_uncertainty_max,
                 active: active.clone(),

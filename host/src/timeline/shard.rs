@@ -28,6 +28,7 @@ use super::session::{End, Parts, Session};
 use super::signals::Signals;
 use super::source::{self, Source};
 use crate::env::{self, Env};
+use crate::lanes::WorkPlan;
 use crate::model::destination::{Destinations, ordering_fingerprint};
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
@@ -49,6 +50,7 @@ pub(super) struct Shard {
     pub env: Env,
     pub poll: Duration,
     pub claimed_max: usize,
+    pub work: WorkPlan,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     /// Whether it has caught up and publishes.
@@ -157,6 +159,7 @@ impl Shard {
             signals: signals.clone(),
             active: self.active.clone(),
             claimed_max: self.claimed_max,
+            work: self.work,
             time: self.time.clone(),
             clock_uncertainty_max: self.clock_uncertainty_max,
             poll: self.poll,

@@ -2,6 +2,7 @@
 //!
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
+mod crash;
 mod due;
 mod gates;
 mod lanes;
