@@ -1,7 +1,8 @@
 //! Fair sharing and admission, as pure decisions: who is served next, and whether a Destination Lane may send.
 //!
 //! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each. [`DestinationLane`] says whether a destination may be called now, and
-//! why not if not. [`Layout`] says which executors serve which queue classes. None knows what time it is, what a message is or
+//! why not if not. [`Layout`] says which executors serve which queue classes,
+//! [`place`] which runtime looks after which shard, [`WorkRound`] what a shard does next. None knows what time it is, what a message is or
 //! where it is kept.
 //!
 //! Invariants:
@@ -12,14 +13,18 @@ mod circuit;
 mod drr;
 mod held;
 mod lane;
+mod placement;
 mod shape;
 mod turn;
 mod two_level;
+mod work;
 
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
 pub use held::Held;
 pub use lane::{DestinationLane, Permit};
+pub use placement::place;
 pub use shape::{Layout, Profile, Rotation, Shape};
-pub use turn::{Charge, Turn, TurnLimits};
+pub use turn::{Charge, MESSAGES, Turn, TurnLimits, message_cost};
 pub use two_level::TwoLevelDrr;
+pub use work::{UnfitPlan, WorkClass, WorkPlan, WorkRound, WorkShare};

@@ -3,6 +3,21 @@
 //! Its limits end the turn and not the visit: the next turn goes on where this one stopped, with nothing granted twice and
 //! nothing forfeited.
 
+use super::drr::DrrOptions;
+
+/// What a message costs at least, in bytes: calling a destination is work even where there is little to say.
+const MESSAGE_COST_MIN: u64 = 256;
+/// What a message costs at most; larger ones are charged this much.
+const MESSAGE_COST_MAX: u64 = 4 << 20;
+
+/// How messages share service. One visit of weight 1 is worth 64 KiB; messages of that size are served one a visit.
+pub const MESSAGES: DrrOptions = DrrOptions { quantum: 64 << 10, cost_max: MESSAGE_COST_MAX };
+
+/// What a message of `bytes` costs.
+pub fn message_cost(bytes: u32) -> u64 {
+    u64::from(bytes).clamp(MESSAGE_COST_MIN, MESSAGE_COST_MAX)
+}
+
 /// What a turn may do at the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnLimits {

@@ -16,10 +16,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use metrics::Gauge;
-use tokio::sync::{Mutex, Semaphore};
-
-use super::claim::{Claim, InFlight, Latest};
+use super::claim::{Claim, Latest};
+use super::entrance::{Entrance, Group};
 use super::http::HttpAdapter;
 use super::outcomes::{Finished, Outcomes};
 use super::store_retry::StoreRetry;
@@ -34,9 +32,6 @@ use crate::store::{
     Admission, AdmissionRequest, GateChange, OutcomeRecord, Payload, SetBy, ShardLease, Store, StoreError,
 };
 
-/// Messages that are admitted in one call to the store.
-const ADMISSIONS_PER_CALL_MAX: usize = 256;
-
 /// What publishing needs, shared by all batches.
 pub(super) struct Engine {
     pub(super) store: Store,
@@ -44,11 +39,7 @@ pub(super) struct Engine {
     pub(super) env: Env,
     pub(super) http: HttpAdapter,
     pub(super) outcomes: Outcomes,
-    pub(super) places: Arc<Semaphore>,
-    pub(super) in_flight: Gauge,
-    /// Held by the batch that is taking places. Alone it gets all that are free, and so asks the store for many at once;
-    /// side by side the batches would share them out one by one.
-    pub(super) entrance: Mutex<()>,
+    pub(super) entrance: Entrance,
 }
 
 /// An admitted message and the number of its attempt.
@@ -58,11 +49,10 @@ struct Admitted {
 }
 
 impl Engine {
-    /// Publishes a batch. Returns when every attempt has begun.
-    pub(super) async fn publish(self: Arc<Self>, lease: ShardLease, mut waiting: VecDeque<Claim>, latest: Latest) {
-        while !waiting.is_empty() {
-            let entered = self.enter(&mut waiting).await;
-            let admitted = self.admit(lease, self.still_of_use(entered, latest), latest).await;
+    /// Publishes what waits at the entrance, whoever's it is. Returns when nothing does and every attempt has begun.
+    pub(super) async fn publish(self: Arc<Self>) {
+        while let Some(Group { lease, latest, claims }) = self.entrance.take().await {
+            let admitted = self.admit(lease, self.still_of_use(claims, latest), latest).await;
             if admitted.is_empty() {
                 continue;
             }
@@ -75,25 +65,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a place in flight, then takes as many as are free.
-    async fn enter(&self, waiting: &mut VecDeque<Claim>) -> Vec<Claim> {
-        let _entrance = self.entrance.lock().await;
-        let mut entered = Vec::new();
-        let first = Arc::clone(&self.places).acquire_owned().await;
-        let mut place = Some(first.expect("the places are never closed"));
-        while entered.len() < ADMISSIONS_PER_CALL_MAX
-            && let Some(permit) = place.take()
-            && let Some(mut claim) = waiting.pop_front()
-        {
-            claim.enter(InFlight::new(permit, self.in_flight.clone()));
-            entered.push(claim);
-            place = Arc::clone(&self.places).try_acquire_owned().ok();
-        }
-        entered
-    }
-
     /// Those that may still be published; the others settle.
-    fn still_of_use(&self, claims: Vec<Claim>, latest: Latest) -> Vec<Claim> {
+    fn still_of_use(&self, claims: VecDeque<Claim>, latest: Latest) -> Vec<Claim> {
         let now = latest.now(&*self.env.clock);
         let (of_use, too_late): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| claim.message.expire_at.is_none_or(|expire_at| now < expire_at));

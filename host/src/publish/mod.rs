@@ -11,6 +11,7 @@
 
 mod batch;
 mod claim;
+mod entrance;
 mod outcomes;
 mod store_retry;
 
@@ -38,11 +39,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
 use batch::Engine;
 use claim::{Claim, Latest, Route};
+use entrance::{Entrance, Group};
 use guard::Guard;
 use http::{HttpAdapter, HttpLimits};
 use metrics::DestinationMetrics;
@@ -161,11 +163,9 @@ impl Publisher {
         let routes = destinations.values().map(|destination| (destination.name.clone(), route(destination))).collect();
         let outcomes = Outcomes::new(store.clone());
         assert!(options.in_flight_max > 0, "with no place in flight nothing is ever published");
-        let places = Arc::new(Semaphore::new(options.in_flight_max));
-        let in_flight = metrics::in_flight();
-        let entrance = Mutex::default();
+        let entrance = Entrance::new(options.in_flight_max, metrics::in_flight());
         Ok(Self {
-            engine: Arc::new(Engine { store, secrets, env, http, outcomes, places, in_flight, entrance }),
+            engine: Arc::new(Engine { store, secrets, env, http, outcomes, entrance }),
             routes: Arc::new(routes),
             runtime: Handle::current(),
             unsettled: TaskTracker::new(),
@@ -194,7 +194,8 @@ impl Publisher {
                 None => claim::send(&settled, &message, Settled::NotAdmitted),
             }
         }
-        env::spawn_on(&self.runtime, "publish batch", Arc::clone(&self.engine).publish(lease, waiting, latest));
+        self.engine.entrance.wait(Group { lease, latest, claims: waiting });
+        env::spawn_on(&self.runtime, "publish batch", Arc::clone(&self.engine).publish());
     }
 
     /// Returns when everything that was given to it has settled.

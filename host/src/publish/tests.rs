@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::sync::Semaphore;
 
 use super::sink::{Answer, Received, Sink};
 use super::*;

@@ -15,12 +15,13 @@ use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Red
 use super::outbox::{self, Emitted};
 use super::packs::{Activated, Installed};
 use super::replay::{self, Replay, Replayed};
+use super::runtimes::{self, Presence};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
 use super::sweep::{self, Suspect};
 use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
 use super::{claiming, draining, finalize, gates, materialize};
-use crate::model::ids::{MessageId, WorkItemId};
+use crate::model::ids::{MessageId, RuntimeId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
@@ -52,6 +53,7 @@ pub(super) enum Control {
     Resolve(Resolve, Reply<Resolved>),
     SetGate(GateChange, Reply<()>),
     Shard(ShardRequest, Reply<Option<ShardLease>>),
+    Beat(Presence, Reply<Vec<RuntimeId>>),
     EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
     StoreChunk(Chunk, Reply<()>),
     Install(Installation, Reply<Installed>),
@@ -86,6 +88,7 @@ impl Control {
             | Control::SetGate(..)
             | Control::Shard(..)
             | Control::StoreChunk(..)
+            | Control::Beat(..)
             | Control::Install(..)
             | Control::Activate(..)
             | Control::Probe(_)
@@ -158,6 +161,7 @@ pub(super) enum Afterwards {
 #[derive(Default)]
 pub(super) struct Group {
     shards: Batch<ShardRequest, Option<ShardLease>>,
+    presences: Batch<Presence, Vec<RuntimeId>>,
     namespaces: Batch<(Vec<Namespace>, Timestamp), ()>,
     chunks: Batch<Chunk, ()>,
     installations: Batch<Installation, Installed>,
@@ -215,6 +219,7 @@ impl Group {
             Control::Resolve(request, reply) => self.resolutions.push(request, reply),
             Control::SetGate(request, reply) => self.gates.push(request, reply),
             Control::Shard(request, reply) => self.shards.push(request, reply),
+            Control::Beat(presence, reply) => self.presences.push(presence, reply),
             Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
             Control::StoreChunk(chunk, reply) => {
                 self.body_bytes += chunk.bytes.len();
@@ -260,6 +265,7 @@ impl Group {
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
@@ -330,6 +336,7 @@ impl Group {
     /// Answers everybody: with what was decided, or with why nothing was done.
     pub(super) fn settle(self, outcome: &Result<(), StoreError>) {
         self.shards.settle(outcome);
+        self.presences.settle(outcome);
         self.namespaces.settle(outcome);
         self.chunks.settle(outcome);
         self.installations.settle(outcome);

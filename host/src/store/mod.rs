@@ -22,9 +22,11 @@ mod installing;
 mod messages;
 mod packs;
 mod replay;
+mod runtimes;
 mod shards;
 mod stats;
 mod sweep;
+mod time;
 
 mod behaviour;
 mod checkpoint;
@@ -83,6 +85,7 @@ pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
 pub use replay::Replayed;
+pub use runtimes::RUNTIMES_MAX;
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
 pub use shards::{ShardId, ShardLease, ShardRow};
@@ -90,6 +93,7 @@ pub use stats::Stats;
 pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
+pub use time::DatabaseTime;
 
 use std::path::PathBuf;
 use std::sync::Arc;

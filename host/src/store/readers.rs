@@ -59,6 +59,10 @@ impl Readers {
         Self { connections, timeout, pool: Pool::Server { pool, engine: server.engine() } }
     }
 
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self.pool, Pool::Server { .. })
+    }
+
     pub(super) async fn acquire(&self) -> Result<Reader, sqlx::Error> {
         match &self.pool {
             Pool::File { current, .. } => {

@@ -13,7 +13,7 @@ use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
 use super::schedule::{self, Schedule};
 use super::values::Entry;
-use crate::lanes::{Charge, Permit, Turn, Verdict};
+use crate::lanes::{Charge, Permit, Turn, Verdict, message_cost};
 use crate::model::destination_lane::Gate;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
@@ -233,7 +233,7 @@ impl Claims {
                 break;
             }
             // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
-            match schedule.drr.charge(turn, Schedule::cost(if is_late { 0 } else { head.bytes })) {
+            match schedule.drr.charge(turn, message_cost(if is_late { 0 } else { head.bytes })) {
                 Charge::Served => {}
                 Charge::VisitOver => break,
                 Charge::TurnOver => return Ok(Visit::TurnOver),

@@ -4,6 +4,9 @@
 //! fit what the monotonic clock foretold is a jump: from then on the clock is gated until the new time has held for a
 //! while, so that a clock which is set forward and back again publishes nothing early.
 //!
+//! Where runtimes share a database, its clock is the wall clock: all of them then mean the same time. How long it took to
+//! ask is how little is known about when it was so. Alone, a runtime looks at its own system's clock.
+//!
 //! ```text
 //!   earliest = sample.earliest + elapsed - divergence
 //!   latest   = sample.latest   + elapsed + divergence       divergence = elapsed x DRIFT
@@ -11,14 +14,18 @@
 
 use std::time::Duration;
 
-use crate::env::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::env::{self, Clock, Env};
 use crate::model::time::Timestamp;
+use crate::store::{DatabaseTime, Store};
 
 /// How often the wall clock is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 /// A sample says nothing any more after this.
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(10);
-/// A sample whose reading took so long that it is too wide is taken again, this often at the most.
+/// A sample of the system's clock whose reading took so long that it is too wide is taken again, this often at the most.
 const SAMPLE_TRIES_MAX: u32 = 3;
 /// By how much wall and monotonic time may diverge, in millionths: what Linux slews a clock by at the most,
 /// <https://man7.org/linux/man-pages/man2/adjtimex.2.html> (`ADJ_FREQUENCY`).
@@ -46,9 +53,18 @@ pub(super) enum Gated {
     Stabilizing { until: Duration },
 }
 
+/// Where looks at the wall clock come from.
+#[derive(Debug, Clone)]
+pub(super) enum TimeSource {
+    /// The system's clock, looked at whenever the last look is old enough.
+    System,
+    /// The database's, as [`watch_database`] last saw it; `None` before it did.
+    Database(watch::Receiver<Option<Sample>>),
+}
+
 /// One look at a clock.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+pub(super) struct Sample {
     interval: Interval,
     /// The monotonic time at which it was so.
     at: Duration,
@@ -57,34 +73,71 @@ struct Sample {
 /// A clock that says how far it can be trusted.
 #[derive(Debug)]
 pub(super) struct TrustedClock {
+    source: TimeSource,
     width_max: Duration,
     anchor: Option<Anchor>,
 }
 
+/// What time is told by.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     sample: Sample,
     stable_from: Duration,
 }
 
+/// Looks at the database's clock every so often until `stop` is cancelled. A look that fails leaves the last one standing,
+/// which grows old.
+pub(super) async fn watch_database(
+    store: Store,
+    env: Env,
+    samples: watch::Sender<Option<Sample>>,
+    stop: CancellationToken,
+) {
+    let mut failing = false;
+    while !stop.is_cancelled() {
+        match store.database_time(&*env.clock).await {
+            Ok(time) => {
+                failing = false;
+                samples.send_replace(Some(Sample::of(time)));
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "the database's clock cannot be read now");
+                }
+            }
+        }
+        tokio::select! {
+            () = env::sleep(SAMPLE_EVERY) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
 impl TrustedClock {
     /// A clock that is gated while its interval is wider than `width_max`.
-    pub(super) fn new(width_max: Duration) -> Self {
-        Self { width_max, anchor: None }
+    pub(super) fn new(source: TimeSource, width_max: Duration) -> Self {
+        Self { source, width_max, anchor: None }
     }
 
-    /// The present, from a fresh look at `clock` if the last one is old enough.
+    /// The present, from a fresh look if there is one or the last one is old enough.
     pub(super) fn read(&mut self, clock: &dyn Clock) -> Result<Interval, Gated> {
-        let now = clock.monotonic();
-        let is_fresh = self.anchor.is_some_and(|Anchor { sample, stable_from }| {
-            // The end of a stabilization is believed after a look at that end, not on the strength of earlier ones.
-            let is_confirmed = sample.at >= stable_from || now < stable_from;
-            is_confirmed && now.saturating_sub(sample.at) < SAMPLE_EVERY
-        });
-        if !is_fresh {
-            self.observe(self.sample(clock));
+        let sample = match &mut self.source {
+            TimeSource::System => self.is_due(clock.monotonic()).then(|| self.sample(clock)),
+            TimeSource::Database(samples) if samples.has_changed().unwrap_or(false) => *samples.borrow_and_update(),
+            TimeSource::Database(_) => None,
+        };
+        if let Some(sample) = sample {
+            self.observe(sample);
         }
         self.interval(clock.monotonic())
+    }
+
+    /// Whether the system's clock is to be looked at.
+    fn is_due(&self, now: Duration) -> bool {
+        self.anchor.is_none_or(|Anchor { sample, stable_from }| {
+            let is_unconfirmed = sample.at < stable_from && now >= stable_from;
+            is_unconfirmed || now.saturating_sub(sample.at) >= SAMPLE_EVERY
+        })
     }
 
     /// Reads the wall clock between two readings of the monotonic one: how far these lie apart is how little is known
@@ -97,7 +150,7 @@ impl TrustedClock {
             let at = clock.monotonic();
             let took = at.saturating_sub(before);
             if took <= self.width_max / 2 || tries == SAMPLE_TRIES_MAX {
-                return Sample { interval: Interval { earliest: wall, latest: wall + WALL_RESOLUTION + took }, at };
+                return Sample::between(before, wall, at);
             }
             tries += 1;
         }
@@ -114,6 +167,9 @@ impl TrustedClock {
                     let by = sample.interval.earliest.as_millis() - foretold.earliest.as_millis();
                     tracing::warn!(by_ms = by, "the clock has jumped: nothing is published until it runs evenly");
                     sample.at + STABILIZATION
+                } else if sample.width() > self.width_max {
+                    // It says less than the one before, and does not contradict it.
+                    return;
                 } else {
                     anchor.stable_from
                 }
@@ -132,11 +188,30 @@ impl TrustedClock {
         if is_old || interval.latest.since(interval.earliest) > self.width_max {
             return Err(Gated::Uncertain);
         }
+        // The end of a stabilization is believed after a look at that end, not on the strength of earlier ones.
+        if anchor.sample.at < anchor.stable_from {
+            return Err(Gated::Stabilizing { until: now + SAMPLE_EVERY });
+        }
         Ok(interval)
     }
 }
 
 impl Sample {
+    /// What the database said.
+    fn of(time: DatabaseTime) -> Self {
+        Self::between(time.asked, time.now, time.answered)
+    }
+
+    /// The wall clock showed `wall` at some monotonic time between `before` and `at`.
+    fn between(before: Duration, wall: Timestamp, at: Duration) -> Self {
+        let took = at.saturating_sub(before);
+        Self { interval: Interval { earliest: wall, latest: wall + WALL_RESOLUTION + took }, at }
+    }
+
+    fn width(&self) -> Duration {
+        self.interval.latest.since(self.interval.earliest)
+    }
+
     /// What it says about the monotonic time `now`; rounded outwards.
     fn after(&self, now: Duration) -> Interval {
         let elapsed = now.saturating_sub(self.at).as_nanos();

@@ -12,6 +12,8 @@ use rocksdb::{
 };
 
 use super::frame;
+#[cfg(test)]
+use super::fuse;
 use super::keys::Family;
 
 /// What the write buffers of all shards take of the memory, at most: one part in this many.
@@ -146,7 +148,12 @@ impl Database {
 
     /// Writes a batch, whole or not at all.
     pub(super) fn write(&self, batch: WriteBatch) -> Result<(), Broken> {
-        Ok(self.db.write(batch)?)
+        #[cfg(test)]
+        fuse::burn(self.db.path(), fuse::Side::Before);
+        self.db.write(batch)?;
+        #[cfg(test)]
+        fuse::burn(self.db.path(), fuse::Side::After);
+        Ok(())
     }
 
     /// Puts a framed value into a batch.

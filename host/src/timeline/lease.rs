@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::placement::Placement;
 use crate::env::{self, Env};
 use crate::model::ids::RuntimeId;
 use crate::store::{ShardId, ShardLease, Store, StoreError};
@@ -41,13 +42,15 @@ pub(super) struct LeaseKeeper {
     pub env: Env,
     pub runtime: RuntimeId,
     pub duration: Duration,
+    /// Which shards are to be acquired.
+    pub placement: Placement,
     /// Says that time may have passed.
     pub wake: watch::Receiver<u64>,
 }
 
 impl LeaseKeeper {
-    /// Tries until the shard is this runtime's; `None` if `stop` came first. Meanwhile `elsewhere` says whether another
-    /// runtime looks after it.
+    /// Tries, while the shard's place is here, until it is this runtime's; `None` if `stop` came first. Meanwhile `elsewhere`
+    /// says whether another runtime looks after it.
     pub(super) async fn acquire(
         &self,
         shard: ShardId,
@@ -55,7 +58,15 @@ impl LeaseKeeper {
         stop: &CancellationToken,
     ) -> Option<Holding> {
         let mut wake = self.wake.clone();
+        let mut placement = self.placement.clone();
         loop {
+            if !self.placement.is_here(shard) {
+                elsewhere.store(self.placement.is_known(), Ordering::Release);
+                tokio::select! {
+                    () = placement.changed() => continue,
+                    () = stop.cancelled() => return None,
+                }
+            }
             let asked = self.env.clock.monotonic();
             match self.store.acquire_shard(shard, self.runtime, self.duration, self.env.now()).await {
                 Ok(Some(lease)) => {
@@ -71,6 +82,7 @@ impl LeaseKeeper {
             tokio::select! {
                 () = env::sleep(self.duration.mul_f64(TRY_AGAIN)) => {}
                 Ok(()) = wake.changed() => {}
+                () = placement.changed() => {}
                 () = stop.cancelled() => return None,
             }
         }

@@ -22,11 +22,14 @@ mod claims;
 mod clock;
 mod database;
 mod frame;
+#[cfg(test)]
+mod fuse;
 mod gates;
 mod index;
 mod inquiry;
 mod keys;
 mod lease;
+mod placement;
 mod recovery;
 mod schedule;
 mod session;
@@ -47,9 +50,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
 use self::inquiry::{Inquiries, Inquiry};
 use self::lease::LeaseKeeper;
+use self::placement::{Placement, Presence};
 use self::shard::Shard;
 use crate::env::{self, Env};
 use crate::lanes::Held;
@@ -116,11 +121,20 @@ impl Timeline {
         let cannot = |error: &dyn std::fmt::Display| {
             TimelineError(format!("the timeline cannot be kept in {}: {error}", options.directory.display()))
         };
+        let work = session::plan(options.claimed_max)
+            .map_err(|error| TimelineError(format!("the timeline's shards cannot do their work: {error}")))?;
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
         let (wake, woken) = watch::channel(0);
         let (gates_seen, gates) = watch::channel(None);
         env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
+        let time = time_source(&store, &env, &stop);
+        let placement = if store.is_shared() {
+            let (store, env, duration, wake) = (store.clone(), env.clone(), options.lease, woken.clone());
+            Placement::shared(Presence { store, env, runtime, duration, wake }, stop.clone())
+        } else {
+            Placement::alone(&store)
+        };
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
@@ -131,6 +145,7 @@ impl Timeline {
                 env: env.clone(),
                 runtime,
                 duration: options.lease,
+                placement: placement.clone(),
                 wake: woken.clone(),
             };
             let shard = Shard {
@@ -145,6 +160,8 @@ impl Timeline {
                 env: env.clone(),
                 poll: options.poll,
                 claimed_max: options.claimed_max,
+                work,
+                time: time.clone(),
                 clock_uncertainty_max: options.clock_uncertainty_max,
                 active: active.clone(),
                 elsewhere: elsewhere.clone(),
@@ -217,6 +234,16 @@ impl ShardHandle {
 /// How many file descriptors this many shards take at the most.
 pub fn descriptors(shards: u16) -> usize {
     usize::from(shards) * FILES_MAX.unsigned_abs() as usize
+}
+
+/// The clock that messages are published by: the database's, where runtimes share it.
+fn time_source(store: &Store, env: &Env, stop: &CancellationToken) -> TimeSource {
+    if !store.keeps_time() {
+        return TimeSource::System;
+    }
+    let (samples, seen) = watch::channel(None);
+    env::spawn("database clock", clock::watch_database(store.clone(), env.clone(), samples, stop.clone()));
+    TimeSource::Database(seen)
 }
 
 /// Runs a shard on a thread of its own. The receiver closes when the thread ends, however it does.

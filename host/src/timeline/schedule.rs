@@ -12,19 +12,13 @@ use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
 use super::signals::Signals;
-use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, DrrOptions, Held, TurnLimits, TwoLevelDrr};
+use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, Held, MESSAGES, TurnLimits, TwoLevelDrr};
 use crate::model::destination::Destinations;
 use crate::model::destination_lane::{LaneName, Ordering};
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 
-/// What a message costs at least, in bytes: calling a destination is work even where there is little to say.
-const COST_MIN: u64 = 256;
-/// What a message costs at most; larger ones are charged this much.
-const COST_MAX: u64 = 4 << 20;
-/// One visit of a lane of weight 1 is worth this many bytes; messages of 64 KiB are served one a visit.
-const QUANTUM: u64 = 64 << 10;
 /// What a turn hands to the publisher at the most. Turns are short so that outcomes and the feed are never far behind.
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
 const TURN_BYTES_MAX: u64 = 16 << 20;
@@ -46,8 +40,6 @@ const CIRCUIT: CircuitPolicy = CircuitPolicy {
     // Each lane's own limit ends its ramp.
     ramp_messages: u32::MAX,
 };
-
-const DRR: DrrOptions = DrrOptions { quantum: QUANTUM, cost_max: COST_MAX };
 
 pub(super) const TURN: TurnLimits =
     TurnLimits { items_max: TURN_MESSAGES_MAX, cost_max: TURN_BYTES_MAX, visits_max: TURN_VISITS_MAX };
@@ -73,14 +65,9 @@ impl Schedule {
             lanes: Vec::new(),
             unserved_since: Vec::new(),
             gates,
-            drr: TwoLevelDrr::new(DRR, Beginning::FirstPass),
+            drr: TwoLevelDrr::new(MESSAGES, Beginning::FirstPass),
             cursor: start,
         }
-    }
-
-    /// What a message of `bytes` costs.
-    pub(super) fn cost(bytes: u32) -> u64 {
-        u64::from(bytes).clamp(COST_MIN, COST_MAX)
     }
 
     /// A lane, which must have been adopted.

@@ -1,14 +1,18 @@
 //! One ownership of a shard: from holding its lease to giving it up or losing it.
 //!
-//! The single writer of the shard's index. [`Session::tick`] takes in what has arrived (outcomes first, then a page of the
-//! feed), claims what is due, and ends what has expired, each in one batch of the index and within its own bound; then
-//! the session waits for a call or for the next time that something is due.
+//! The single writer of the shard's index. [`Session::tick`] looks at the lease and the clock, and then gives one turn to the
+//! work class whose turn it is: what became of claims, a page of the feed, what has expired, what is due, a question. Each
+//! turn is one batch of the index and within its own bound. When no class has work, the session waits for a call or for the
+//! next time that something is due.
 //!
 //! Invariants:
 //! - Nothing is claimed while the clock is gated or the lease cannot be relied on. Commands are applied all the same.
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
 mod view;
+mod work;
+
+pub(super) use work::plan;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,29 +22,26 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
-use super::clock::{Gated, Interval, TrustedClock};
+use super::clock::{Gated, TimeSource, TrustedClock};
 use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
 use super::inquiry::Inquiry;
-use super::keys::Family;
 use super::lease::Holding;
 use super::recovery;
-use super::schedule::{self, Schedule};
+use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::Held;
+use crate::lanes::{Held, WorkPlan, WorkRound};
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::publish::{Publisher, Settlement};
-use crate::store::{AdmissionRequest, ShardId, ShardLease, Store, StoreError};
+use crate::store::{ShardId, ShardLease, Store, StoreError};
 
 /// Settlements that are taken in together.
 const SETTLEMENTS_MAX: usize = 256;
-/// Messages that are expired together.
-const EXPIRED_MAX: usize = 256;
 /// Pause in claiming after the store could not admit; doubled while it cannot, up to the longest.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -82,6 +83,8 @@ pub(super) struct Parts {
     pub signals: Arc<Signals>,
     pub active: Arc<AtomicBool>,
     pub claimed_max: usize,
+    pub work: WorkPlan,
+    pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     pub poll: Duration,
 }
@@ -101,6 +104,10 @@ pub(super) struct Session {
     settlements: Vec<Settlement>,
     settled: mpsc::Receiver<Settlement>,
     settle: mpsc::Sender<Settlement>,
+    work: WorkRound,
+    /// When there is something due, or expiring, as far as it was looked at.
+    due: Look,
+    expiry: Look,
     wake: watch::Receiver<u64>,
     caught_up: bool,
     gates_known: bool,
@@ -116,6 +123,15 @@ pub(super) struct Session {
     resolve_from: Duration,
     expire_from: Duration,
     report_from: Duration,
+}
+
+/// When to look for what time makes ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Something may be ready.
+    Now,
+    /// Nothing is before this time, unless something arrives.
+    At(Option<Timestamp>),
 }
 
 /// What to do after a tick.
@@ -142,7 +158,7 @@ impl Session {
             holding,
             schedule: Schedule::new(),
             claims: Claims::new(parts.claimed_max),
-            clock: TrustedClock::new(parts.clock_uncertainty_max),
+            clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
             arrived: None,
             inquiries,
@@ -150,6 +166,9 @@ impl Session {
             settlements: Vec::new(),
             settled,
             settle,
+            work: WorkRound::new(parts.work),
+            due: Look::Now,
+            expiry: Look::Now,
             wake,
             caught_up: false,
             gates_known: false,
@@ -214,22 +233,20 @@ impl Session {
         if self.holding.has_changed().is_err() || self.pages.is_closed() {
             return Err(End::Abandoned);
         }
-        self.take_settlements()?;
-        self.take_gates()?;
-        self.take_page()?;
         let monotonic = self.parts.env.clock.monotonic();
-        if self.claims.unresolved() > 0 && monotonic >= self.resolve_from {
-            self.resolve_from = monotonic + TRY_AGAIN;
-            self.resolve(lease).await?;
-        }
         let time = self.clock.read(&*self.parts.env.clock);
         let relied_on = self.parts.env.clock.monotonic() < until;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
-        let next = match time {
-            // What an operator has paused is known before anything is claimed.
-            Ok(now) if relied_on && self.gates_known => self.publish(lease, now).await?,
-            Ok(_) | Err(Gated::Uncertain) => Next::Wait(self.parts.poll),
-            Err(Gated::Stabilizing { until }) => Next::Wait(until.saturating_sub(monotonic)),
+        // What an operator has paused is known before anything is claimed.
+        let now = time.ok().filter(|_| relied_on && self.gates_known);
+        let next = match (self.next_class(now.is_some()), time) {
+            (Some(class), _) => {
+                self.turn(class, lease, now).await?;
+                Next::Tick
+            }
+            (None, Err(Gated::Stabilizing { until })) => Next::Wait(until.saturating_sub(monotonic)),
+            (None, Ok(time)) if now.is_some() => Next::Wait(self.pause(time.earliest)),
+            (None, Ok(_) | Err(Gated::Uncertain)) => Next::Wait(self.parts.poll),
         };
         self.held = match time {
             Err(_) => Some(Held::ClockGated),
@@ -237,93 +254,17 @@ impl Session {
             Ok(_) if !self.claims.has_room(0) || monotonic < self.refused_until => Some(Held::Capacity),
             Ok(_) => None,
         };
-        self.answer()?;
         self.report();
         Ok(next)
     }
 
-    /// Claims what is due and ends what has expired.
-    async fn publish(&mut self, lease: ShardLease, now: Interval) -> Result<Next, End> {
-        let monotonic = self.parts.env.clock.monotonic();
-        let (ready_at, more) = if monotonic < self.refused_until {
-            (Some(now.earliest + (self.refused_until - monotonic)), false)
-        } else {
-            self.claim(lease, now)?
-        };
-        let (expiry_at, more_expired) = self.expire(lease, now).await?;
-        if more || more_expired {
-            return Ok(Next::Tick);
-        }
-        let next_at = [ready_at, expiry_at].into_iter().flatten().min();
-        Ok(Next::Wait(next_at.map_or(self.parts.poll, |at| at.since(now.earliest)).min(self.parts.poll)))
-    }
-
-    fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<(Option<Timestamp>, bool), End> {
-        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals)?;
-        if self.schedule.drr.is_idle() {
-            return Ok((ready_at, stopped_early));
-        }
-        if !std::mem::replace(&mut self.begun, true) {
-            // Owners that come and go shall not always begin with the same lanes.
-            self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
-        }
-        let clock = &*self.parts.env.clock;
-        let turn_end = clock.monotonic() + schedule::TURN_TIME_MAX;
-        let mut step = self.index.begin();
-        let is_over = || clock.monotonic() >= turn_end;
-        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now, is_over)?;
-        self.schedule.refresh(&mut step, now.earliest);
-        step.commit()?;
-        if !picked.is_empty() {
-            picked.iter().for_each(|picked| self.parts.signals.claimed(picked, now.earliest));
-            let batch = self.claims.take_up(picked);
-            self.parts.publisher.publish(lease, batch, now.latest, self.settle.clone());
-        }
-        Ok((ready_at, stopped_early || turn_over))
-    }
-
-    async fn expire(&mut self, lease: ShardLease, now: Interval) -> Result<(Option<Timestamp>, bool), End> {
-        let monotonic = self.parts.env.clock.monotonic();
-        if monotonic < self.expire_from {
-            return Ok((Some(now.earliest + (self.expire_from - monotonic)), false));
-        }
-        let found = self.index.expiring(now.earliest, EXPIRED_MAX)?;
-        if found.items.is_empty() {
-            return Ok((found.next_at, false));
-        }
-        let mut entries = Vec::with_capacity(found.items.len());
-        for (_, id) in found.items {
-            let entry = self.index.entry(id)?;
-            entries.push(entry.ok_or(Broken::Torn { family: Family::Id })?);
-        }
-        let requests =
-            entries.iter().map(|entry| AdmissionRequest { id: entry.id, generation: entry.generation }).collect();
-        let expired = match self.parts.store.expire(lease, requests, now.earliest).await {
-            Ok(expired) => expired,
-            Err(error) => {
-                tracing::warn!(%error, "messages cannot be expired now");
-                self.expire_from = monotonic + TRY_AGAIN;
-                return Ok((Some(now.earliest + TRY_AGAIN), false));
-            }
-        };
-        self.parts.signals.expired(expired.iter().filter(|expired| **expired).count() as u64);
-        // One that did not expire has moved meanwhile; the feed tells where to.
-        let mut step = self.index.begin();
-        for entry in &entries {
-            step.withdraw(entry)?;
-        }
-        self.schedule.refresh(&mut step, now.earliest);
-        step.commit()?;
-        Ok((found.next_at, found.stopped_early))
-    }
-
-    fn take_settlements(&mut self) -> Result<(), End> {
+    fn take_settlements(&mut self) -> Result<usize, End> {
         while self.settlements.len() < SETTLEMENTS_MAX {
             let Ok(settlement) = self.settled.try_recv() else { break };
             self.settlements.push(settlement);
         }
         if self.settlements.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let settlements = std::mem::take(&mut self.settlements);
         let now = self.now();
@@ -337,7 +278,7 @@ impl Session {
         } else {
             self.refused_pause = REFUSED_PAUSE;
         }
-        if sum.fenced { Err(End::Fenced) } else { Ok(()) }
+        if sum.fenced { Err(End::Fenced) } else { Ok(settlements.len()) }
     }
 
     fn take_gates(&mut self) -> Result<(), End> {
@@ -353,12 +294,13 @@ impl Session {
         Ok(step.commit()?)
     }
 
-    fn take_page(&mut self) -> Result<(), End> {
-        let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(()) };
+    fn take_page(&mut self) -> Result<usize, End> {
+        let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(0) };
         self.parts.signals.applied_lag(page.behind);
         self.behind = page.behind;
         self.caught_up |= page.behind == 0;
-        self.apply(&page.rows, Some(page.through))
+        self.apply(&page.rows, Some(page.through))?;
+        Ok(page.rows.len())
     }
 
     fn apply(&mut self, rows: &[MessageEntry], through: Option<u64>) -> Result<(), End> {
@@ -434,6 +376,7 @@ impl Session {
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             () = env::sleep(pause) => {}
         }
+        self.look_again();
     }
 
     /// Waits for what is in flight, so that the next owner has nothing to guess about.

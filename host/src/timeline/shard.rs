@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::clock::TimeSource;
 use super::database::{Database, Memory};
 use super::gates::Gates;
 use super::index::{Index, Owner, Unusable};
@@ -27,6 +28,7 @@ use super::session::{End, Parts, Session};
 use super::signals::Signals;
 use super::source::{self, Source};
 use crate::env::{self, Env};
+use crate::lanes::WorkPlan;
 use crate::model::destination::{Destinations, ordering_fingerprint};
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
@@ -48,6 +50,8 @@ pub(super) struct Shard {
     pub env: Env,
     pub poll: Duration,
     pub claimed_max: usize,
+    pub work: WorkPlan,
+    pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     /// Whether it has caught up and publishes.
     pub active: Arc<AtomicBool>,
@@ -84,8 +88,12 @@ impl Shard {
             {
                 tracing::warn!(shard = self.id.0, %error, "a shard's lease cannot be given up; it will run out");
             }
-            if matches!(end, End::Stopped) {
+            if self.stop.is_cancelled() {
                 break;
+            }
+            if matches!(end, End::Stopped) {
+                tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
+                continue;
             }
             if self.env.clock.monotonic() - began > RESTART_PAUSE_MAX {
                 pause = RESTART_PAUSE;
@@ -104,7 +112,18 @@ impl Shard {
         let end = match self.restore(lease, held, signals).await {
             Ok((session, source, pages)) => {
                 let reading = env::spawn("shard feed", source.run(pages, self.wake.clone()));
-                let end = session.run(&self.stop).await;
+                let stop = self.stop.child_token();
+                let moved = self.keeper.placement.clone().moved(self.id);
+                let giving_up = stop.clone().drop_guard();
+                let run = session.run(&stop);
+                tokio::pin!(run);
+                let end = tokio::select! {
+                    end = &mut run => end,
+                    () = moved => {
+                        drop(giving_up);
+                        run.await
+                    }
+                };
                 self.inquiries.send_replace(None);
                 let _ = reading.await;
                 end
@@ -140,6 +159,8 @@ impl Shard {
             signals: signals.clone(),
             active: self.active.clone(),
             claimed_max: self.claimed_max,
+            work: self.work,
+            time: self.time.clone(),
             clock_uncertainty_max: self.clock_uncertainty_max,
             poll: self.poll,
         };

@@ -11,7 +11,7 @@ use crate::model::message::MessageEntry;
 use crate::store::{ShardId, Store, StoreError};
 
 /// Rows of a page.
-const PAGE_ROWS_MAX: u32 = 512;
+pub(super) const PAGE_ROWS_MAX: u32 = 512;
 /// Pages that wait to be applied.
 pub(super) const PAGES_MAX: usize = 1;
 /// Pause after a page could not be read.

@@ -28,6 +28,8 @@ mod materializing;
 mod publishing;
 #[path = "conformance/replaying.rs"]
 mod replaying;
+#[path = "conformance/runtimes.rs"]
+mod runtimes;
 #[path = "conformance/stats.rs"]
 mod stats;
 #[path = "conformance/sweeping.rs"]

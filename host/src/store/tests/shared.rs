@@ -275,3 +275,20 @@ async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
     assert_eq!(stats, first.store.count_rows().await.unwrap());
     assert_eq!(stats.work_items[&WorkState::Blocked], 0, "no lane was left without a head");
 }
+
+// TL-3
+#[tokio::test]
+async fn the_database_tells_the_time_where_runtimes_share_it() {
+    let alone = Fixture::new().await;
+    assert!(!alone.store.keeps_time());
+    assert!(alone.store.database_time(&*alone.env.clock).await.is_err());
+
+    let shared = begin(LeaseTime::Database).await;
+    assert!(shared.store.keeps_time());
+    let system = Env::system();
+    let before = system.now();
+    let time = shared.store.database_time(&*system.clock).await.unwrap();
+    assert!(time.asked <= time.answered);
+    // The server runs on this machine, by the same clock.
+    assert!(before <= time.now && time.now <= system.now(), "{time:?}");
+}

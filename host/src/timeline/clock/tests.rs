@@ -9,7 +9,7 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 fn stable() -> (ManualClock, TrustedClock) {
     let clock = ManualClock::at(START);
-    let mut trusted = TrustedClock::new(WIDTH_MAX);
+    let mut trusted = TrustedClock::new(TimeSource::System, WIDTH_MAX);
     assert!(matches!(trusted.read(&clock), Err(Gated::Stabilizing { .. })));
     clock.advance(STABILIZATION);
     assert!(trusted.read(&clock).is_ok());
@@ -62,7 +62,7 @@ fn a_clock_that_is_set_forward_and_back_is_never_ahead_of_true_time() {
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let clock = ManualClock::at(START);
-    let mut trusted = TrustedClock::new(WIDTH_MAX);
+    let mut trusted = TrustedClock::new(TimeSource::System, WIDTH_MAX);
     let mut truth = START;
     for _ in 0..5_000 {
         let step = Duration::from_millis(random.random_range(1..400));
@@ -90,7 +90,7 @@ fn a_clock_that_is_set_forward_and_back_is_never_ahead_of_true_time() {
 #[test]
 fn a_wide_interval_gates_the_clock() {
     let clock = ManualClock::at(START);
-    let mut trusted = TrustedClock::new(Duration::from_micros(500));
+    let mut trusted = TrustedClock::new(TimeSource::System, Duration::from_micros(500));
     let _ = trusted.read(&clock);
     clock.advance(STABILIZATION);
     assert_eq!(trusted.read(&clock), Err(Gated::Uncertain), "a millisecond's resolution is wider than that");
@@ -102,4 +102,116 @@ fn an_old_sample_says_nothing() {
     let (clock, trusted) = stable();
     clock.advance(SAMPLE_AGE_MAX + Duration::from_millis(1));
     assert_eq!(trusted.interval(clock.monotonic()), Err(Gated::Uncertain));
+}
+
+/// A database whose clock a test looks at.
+struct Database {
+    samples: watch::Sender<Option<Sample>>,
+    clock: ManualClock,
+    trusted: TrustedClock,
+}
+
+impl Database {
+    fn new() -> Self {
+        let (samples, seen) = watch::channel(None);
+        let trusted = TrustedClock::new(TimeSource::Database(seen), WIDTH_MAX);
+        Self { samples, clock: ManualClock::at(START), trusted }
+    }
+
+    /// One that is trusted.
+    fn stable() -> Self {
+        let mut database = Self::new();
+        assert_eq!(database.trusted.read(&database.clock), Err(Gated::Uncertain), "nobody has looked yet");
+        for _ in 0..10 {
+            database.look(Duration::from_millis(4));
+        }
+        assert!(database.read().is_ok());
+        database
+    }
+
+    fn read(&mut self) -> Result<Interval, Gated> {
+        self.trusted.read(&self.clock)
+    }
+
+    /// Time passes, and the database is asked: it answers half way through `took`.
+    fn look(&mut self, took: Duration) {
+        self.clock.advance(SAMPLE_EVERY);
+        let asked = self.clock.monotonic();
+        self.clock.advance(took / 2);
+        let now = self.clock.now();
+        self.clock.advance(took / 2);
+        let time = DatabaseTime { now, asked, answered: self.clock.monotonic() };
+        self.samples.send_replace(Some(Sample::of(time)));
+        let _ = self.read();
+    }
+
+    fn jump(&self, by_millis: i64) {
+        self.clock.jump_to(Timestamp::from_millis(self.clock.now().as_millis() + by_millis));
+    }
+}
+
+// TL-3
+#[test]
+fn the_round_trip_to_the_database_is_how_uncertain_its_clock_is() {
+    let mut database = Database::stable();
+    for took in [0, 10, 40, 80] {
+        database.look(Duration::from_millis(took));
+        let interval = database.read().unwrap();
+        assert!(interval.earliest <= database.clock.now() && database.clock.now() < interval.latest, "{took}");
+        let width = interval.latest.since(interval.earliest);
+        assert_eq!(width, Duration::from_millis(took) + WALL_RESOLUTION);
+    }
+}
+
+// TL-3
+#[test]
+fn a_database_whose_clock_jumps_or_fails_over_gates_the_clock() {
+    for by in [-3_600_000, -150, 150, 3_600_000] {
+        let mut database = Database::stable();
+        database.jump(by);
+        database.look(Duration::from_millis(4));
+        assert!(matches!(database.read(), Err(Gated::Stabilizing { .. })), "{by}");
+        database.clock.advance(STABILIZATION);
+        assert!(matches!(database.read(), Err(Gated::Stabilizing { .. })), "{by}: nobody has looked since");
+        database.look(Duration::from_millis(4));
+        let interval = database.read().unwrap();
+        assert!(interval.earliest <= database.clock.now() && database.clock.now() < interval.latest, "{by}");
+    }
+}
+
+// TL-3
+#[test]
+fn a_slow_answer_of_the_database_neither_helps_nor_harms() {
+    let mut database = Database::stable();
+    database.look(WIDTH_MAX * 3);
+    let interval = database.read().expect("the one before still tells");
+    assert!(interval.latest.since(interval.earliest) <= WIDTH_MAX);
+    assert!(interval.earliest <= database.clock.now() && database.clock.now() < interval.latest);
+    // But what only answers slowly is not trusted for long.
+    for _ in 0..50 {
+        database.look(WIDTH_MAX * 3);
+    }
+    assert_eq!(database.read(), Err(Gated::Uncertain));
+    database.look(Duration::from_millis(4));
+    assert!(database.read().is_ok(), "it went on evenly");
+}
+
+// TL-3
+#[test]
+fn a_database_that_never_answers_quickly_is_never_trusted() {
+    let mut database = Database::new();
+    for _ in 0..50 {
+        database.look(WIDTH_MAX * 2);
+        assert!(database.read().is_err());
+    }
+}
+
+// TL-3
+#[test]
+fn a_database_that_is_not_reached_for_too_long_gates_the_clock() {
+    let mut database = Database::stable();
+    database.clock.advance(SAMPLE_AGE_MAX - SAMPLE_EVERY);
+    assert!(database.read().is_ok());
+    database.clock.advance(2 * SAMPLE_EVERY);
+    assert_eq!(database.read(), Err(Gated::Uncertain));
 }

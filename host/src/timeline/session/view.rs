@@ -6,23 +6,27 @@ use super::{End, Session};
 use crate::lanes::{Circuit, Held};
 use crate::model::message::{MessageEntry, MessageState};
 use crate::timeline::database::Broken;
-use crate::timeline::inquiry::{Inquiry, LaneView, ShardView};
+use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry, LaneView, ShardView};
 use crate::timeline::keys::LaneNumber;
 
 /// Gauges are set this often, at the most.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Answers whoever has asked since the last tick.
-    pub(super) fn answer(&mut self) -> Result<(), End> {
-        while let Some(inquiry) = self.inquiry.take().or_else(|| self.inquiries.try_recv().ok()) {
+    /// Answers those who have asked since the last time. Returns how many.
+    pub(super) fn answer(&mut self) -> Result<usize, End> {
+        let mut answers = 0;
+        while answers < INQUIRIES_MAX
+            && let Some(inquiry) = self.inquiry.take().or_else(|| self.inquiries.try_recv().ok())
+        {
+            answers += 1;
             // Whoever no longer listens does not need the answer.
             match inquiry {
                 Inquiry::Look(reply) => drop(reply.send((self.view(), self.lane_views()))),
                 Inquiry::Why(message, reply) => drop(reply.send(self.why(&message)?)),
             }
         }
-        Ok(())
+        Ok(answers)
     }
 
     /// Sets gauges, now and then.

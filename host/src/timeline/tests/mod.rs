@@ -2,10 +2,12 @@
 //!
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
+mod crash;
 mod due;
 mod gates;
 mod lanes;
 mod ownership;
+mod placement;
 mod receiver;
 mod recovery;
 mod why;
@@ -33,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store with one shard, a receiver, and destinations `ok`, `hold`, `fail` and whatever a test adds.
+/// A store, of one shard unless it is shared, a receiver, and destinations `ok`, `hold`, `fail` and whatever a test adds.
 struct World {
     shared: Fixture,
     clock: Arc<ManualClock>,
@@ -55,7 +57,11 @@ const BARRIER_LOOK: Duration = Duration::from_millis(500);
 
 impl World {
     async fn new() -> Self {
-        let shared = Fixture::starting_at(START).await;
+        Self::over(Fixture::starting_at(START).await).await
+    }
+
+    /// A receiver and destinations of its own, over a store that may be shared.
+    async fn over(shared: Fixture) -> Self {
         let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
         let mut world = Self { shared, clock, store, receiver, destinations: Destinations::new() };

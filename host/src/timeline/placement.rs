@@ -1,0 +1,124 @@
+//! Which shards this runtime tries to have.
+//!
+//! Where runtimes share a database, each says every so often that it is there and reads who else is; from that all of them
+//! compute the same placement. A runtime gives up a shard that has another place now, once what it has in flight is
+//! settled, and one that leaves says so before it does that. Leases decide all the same: a placement that is out of date
+//! costs time and nothing else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::env::{self, Env};
+use crate::lanes;
+use crate::model::ids::RuntimeId;
+use crate::store::{ShardId, Store};
+
+/// A runtime says that it is there when this part of the time that its word counts for is over.
+const BEAT_AT: f64 = 1.0 / 4.0;
+/// Pause after that did not get through, as a part of the same time.
+const TRY_AGAIN: f64 = 1.0 / 20.0;
+
+/// The shards that this runtime is to have; clones see the same.
+#[derive(Clone)]
+pub(super) struct Placement(watch::Receiver<Shards>);
+
+/// `None` before anything was learned.
+type Shards = Option<BTreeSet<ShardId>>;
+
+/// Who says that it is there, and for how long that counts.
+pub(super) struct Presence {
+    pub store: Store,
+    pub env: Env,
+    pub runtime: RuntimeId,
+    pub duration: Duration,
+    /// Says that time may have passed.
+    pub wake: watch::Receiver<u64>,
+}
+
+impl Placement {
+    /// Alone with its database, a runtime has every shard.
+    pub(super) fn alone(store: &Store) -> Self {
+        Self(watch::channel(Some((0..store.shard_count()).map(ShardId).collect())).1)
+    }
+
+    /// What `presence` learns until `stop` is cancelled; nothing before it has learned anything.
+    pub(super) fn shared(presence: Presence, stop: CancellationToken) -> Self {
+        let (places, placement) = watch::channel(None);
+        env::spawn("shard placement", presence.keep(places, stop));
+        Self(placement)
+    }
+
+    /// Whether the shard's place is here.
+    pub(super) fn is_here(&self, shard: ShardId) -> bool {
+        self.0.borrow().as_ref().is_some_and(|shards| shards.contains(&shard))
+    }
+
+    /// Whether anything is known about places.
+    pub(super) fn is_known(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Returns when the shard's place is here no longer.
+    pub(super) async fn moved(mut self, shard: ShardId) {
+        let is_elsewhere = |shards: &Shards| shards.as_ref().is_none_or(|shards| !shards.contains(&shard));
+        if self.0.wait_for(is_elsewhere).await.is_err() {
+            // Nobody keeps the placement any more: it stands.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns when the placement may have changed.
+    pub(super) async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Presence {
+    async fn keep(mut self, places: watch::Sender<Shards>, stop: CancellationToken) {
+        let mut beat_at = Duration::ZERO;
+        while !stop.is_cancelled() {
+            let now = self.env.clock.monotonic();
+            if now >= beat_at {
+                let part = match self.store.beat(self.runtime, self.duration, self.env.now()).await {
+                    Ok(live) => {
+                        self.learn(&live, &places);
+                        BEAT_AT
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "other runtimes cannot be told now that this one is there");
+                        TRY_AGAIN
+                    }
+                };
+                beat_at = now + self.duration.mul_f64(part);
+            }
+            let pause = beat_at.saturating_sub(self.env.clock.monotonic());
+            tokio::select! {
+                () = env::sleep(pause) => {}
+                Ok(()) = self.wake.changed() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        if let Err(error) = self.store.leave(self.runtime, self.env.now()).await {
+            tracing::warn!(%error, "other runtimes cannot be told that this one leaves; they will notice");
+        }
+    }
+
+    fn learn(&self, live: &[RuntimeId], places: &watch::Sender<Shards>) {
+        let placed = lanes::place(self.store.shard_count(), live);
+        let here = (0..).map(ShardId).zip(placed).filter(|(_, runtime)| *runtime == Some(self.runtime));
+        let here: BTreeSet<ShardId> = here.map(|(shard, _)| shard).collect();
+        places.send_if_modified(|known| {
+            let changed = known.as_ref() != Some(&here);
+            if changed {
+                tracing::info!(shards = here.len(), runtimes = live.len(), "shards are placed anew");
+                *known = Some(here);
+            }
+            changed
+        });
+    }
+}
