@@ -59,6 +59,14 @@ impl Readers {
         Self { connections, timeout, pool: Pool::Server { pool, engine: server.engine() } }
     }
 
+    /// What is read from.
+    pub(super) fn engine(&self) -> Engine {
+        match &self.pool {
+            Pool::File { .. } => Engine::Sqlite,
+            Pool::Server { engine, .. } => *engine,
+        }
+    }
+
     pub(super) async fn acquire(&self) -> Result<Reader, sqlx::Error> {
         match &self.pool {
             Pool::File { current, .. } => {
