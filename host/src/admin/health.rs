@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
-use super::error::ApiError;
 use super::{AdminParts, Stage, wire};
 use crate::store::{Stats, Store};
 
@@ -83,9 +82,4 @@ fn publish(stats: &Stats) {
     for (state, count) in &stats.messages {
         gauge!(MESSAGES, "state" => state.as_str()).set(*count as f64);
     }
-}
-
-/// How many stand in which state.
-pub(super) async fn stats(State(parts): State<AdminParts>) -> Result<Json<wire::Stats>, ApiError> {
-    Ok(Json(wire::Stats::from(parts.store.stats().await?)))
 }

@@ -4,7 +4,8 @@
 //!  GET  /healthz                            the process answers
 //!  GET  /readyz                             it does its work, or why not
 //!  GET  /metrics                            Prometheus text
-//!  GET  /api/v1/stats                       how many stand in which state
+//!  GET  /api/v1/stats[?exact=true]          how many stand in which state
+//!  GET  /api/v1/packs/{pack}/queue          who is next, and why not
 //!  GET  /api/v1/events[/{id}]               POST /api/v1/work-items/{id}/skip
 //!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/replay
 //!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
@@ -34,6 +35,7 @@ mod listener;
 mod messages;
 mod packs;
 mod parameters;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -112,7 +114,7 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
-        .route("/api/v1/stats", get(health::stats))
+        .route("/api/v1/stats", get(queue::stats))
         .route("/api/v1/events", get(events::list))
         .route("/api/v1/events/{id}", get(events::show))
         .route("/api/v1/work-items/{id}", get(work_items::show))
@@ -130,6 +132,7 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/lanes/redrive", post(lanes::redrive))
         .route("/api/v1/shards", get(lanes::shards))
         .route("/api/v1/packs", get(packs::list).post(packs::install))
+        .route("/api/v1/packs/{pack}/queue", get(queue::peek))
         .route("/api/v1/packs/{pack}/activate", post(packs::activate))
         .route("/api/v1/packs/{pack}/rollback", post(packs::rollback))
         .route("/api/v1/packs/{pack}/deactivate", post(packs::deactivate))

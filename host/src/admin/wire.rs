@@ -5,6 +5,7 @@
 mod lanes;
 mod packs;
 mod preview;
+mod queue;
 
 pub use lanes::*;
 
@@ -20,6 +21,7 @@ use crate::store::{self, Page};
 
 pub use packs::{Activate, Activation, Drain, DrainOutcome, Generation, Installed, Packs, Rollback};
 pub use preview::{Cost, Difference, Message, Outcome, Preview, PreviewWish};
+pub use queue::{Exact, Queue, QueuedItem};
 
 /// The most of a body that is shown, in bytes.
 pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;
@@ -78,6 +80,9 @@ pub struct Stats {
     pub work_items: WorkItemCounts,
     /// Messages by state.
     pub messages: MessageCounts,
+    /// What was asked for with `exact=true`; the counts above are then of the rows themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Exact>,
 }
 
 /// How many WorkItems stand in each state.
@@ -316,6 +321,7 @@ impl From<store::Stats> for Stats {
         let work_items = |state| stats.work_items.get(&state).copied().unwrap_or(0);
         let messages = |state| stats.messages.get(&state).copied().unwrap_or(0);
         Self {
+            exact: None,
             work_items: WorkItemCounts {
                 ready: work_items(WorkState::Ready),
                 delayed: work_items(WorkState::Delayed),

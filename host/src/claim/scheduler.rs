@@ -34,7 +34,7 @@ use crate::model::ids::LeaseToken;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
-use crate::store::{ClaimRequest, Store};
+use crate::store::{ClaimRequest, QueueMark, Store};
 
 /// A freed slot waits so long for company before the queue is looked at for it alone.
 const COMPANY_WAIT: Duration = Duration::from_millis(1);
@@ -46,6 +46,9 @@ const EMPTY_TRUST: Duration = Duration::from_millis(100);
 
 /// A budget that other runtimes spend is looked at again after so long: nobody tells of what they give back.
 const SHARED_BUDGET_POLL: Duration = Duration::from_millis(50);
+
+/// So often a scheduler that sleeps looks whether other runtimes changed its queue: one read of a few counters.
+const SHARED_QUEUE_POLL: Duration = Duration::from_secs(1);
 
 /// How far past the end of a delay or a lease it is certainly over.
 const PAST: Duration = Duration::from_millis(1);
@@ -88,6 +91,8 @@ pub struct CentralClaimScheduler {
     layout: Layout,
     rotation: Rotation,
     empty: Empty,
+    /// The counters that the queue was last looked at after; only where other runtimes change them.
+    mark: Option<QueueMark>,
     last_admission: &'static str,
     signals: ClaimSignals,
 }
@@ -178,6 +183,7 @@ impl CentralClaimScheduler {
             health: StoreHealth::Healthy,
             rotation: Rotation::default(),
             empty: Empty::NONE,
+            mark: None,
             last_admission: "",
             signals,
         }
@@ -193,12 +199,12 @@ impl CentralClaimScheduler {
             let now = self.env.now();
             let looked = self.tick(now).await;
             let pause = self.pause_after(looked, now);
-            tokio::select! {
+            let news = tokio::select! {
                 () = stop.cancelled() => return,
-                news = pause => match news {
-                    News::Room => {}
-                    News::Work => self.empty = Empty::NONE,
-                }
+                news = pause => news,
+            };
+            if matches!(news, News::Work) {
+                self.empty = Empty::NONE;
             }
         }
     }
@@ -340,7 +346,7 @@ impl CentralClaimScheduler {
     }
 
     /// Returns when it is worth looking again, and what for.
-    async fn pause_after(&self, looked: Tick, now: Timestamp) -> News {
+    async fn pause_after(&mut self, looked: Tick, now: Timestamp) -> News {
         match looked {
             Tick::Full { .. } | Tick::Denied(Denial::NoSlot | Denial::BudgetSpent) => return self.room_or_work().await,
             Tick::ShapeDrained { .. } => {}
@@ -401,7 +407,7 @@ impl CentralClaimScheduler {
     ///
     /// All that this runtime could claim at `looked_at` is claimed. What was claimable by then and still is, is of generations
     /// or work types that are not served here.
-    async fn work_or_timer(&self, looked_at: Timestamp) {
+    async fn work_or_timer(&mut self, looked_at: Timestamp) {
         let mut work = self.work.clone();
         if work.has_changed().unwrap_or(false) {
             return;
@@ -419,6 +425,22 @@ impl CentralClaimScheduler {
             }
             () = self.handle.woken.notified() => {}
             () = env::sleep(pause) => {}
+            mark = self.changed_mark() => self.mark = Some(mark),
+        }
+    }
+
+    /// Returns what the counters say once they say something else than before the last look. What this runtime itself changed since
+    /// costs one look more.
+    async fn changed_mark(&self) -> QueueMark {
+        if !self.store.is_shared() {
+            return std::future::pending().await;
+        }
+        loop {
+            match self.store.queue_mark(self.executors.pack()).await {
+                Ok(mark) if self.mark != Some(mark) => return mark,
+                // A store that does not answer is the next look's matter.
+                Ok(_) | Err(_) => env::sleep(SHARED_QUEUE_POLL).await,
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod budget;
 mod classes;
+mod shared;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ mod message;
 mod migrate;
 mod output;
 mod pack;
+mod queue;
 mod serve;
 mod shard;
 mod stats;
@@ -63,6 +64,9 @@ enum Verb {
     /// Look at executions, let a lane go on, or run one again
     #[command(subcommand)]
     WorkItem(work_item::Verb),
+    /// Look at who is next in a pack's queue
+    #[command(subcommand)]
+    Queue(queue::Verb),
     /// Look at outgoing messages, say why they wait, cancel, move or redrive them
     #[command(subcommand)]
     Message(message::Verb),
@@ -115,6 +119,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Pack(verb) => pack::run(verb).await,
         Verb::Event(verb) => event::run(verb).await,
         Verb::WorkItem(verb) => work_item::run(verb).await,
+        Verb::Queue(verb) => queue::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,
         Verb::Lane(verb) => lane::run(verb).await,
         Verb::Shard(verb) => shard::run(verb).await,

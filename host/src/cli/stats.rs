@@ -10,18 +10,22 @@ use crate::admin::wire;
 /// `forebay stats`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
+    /// Count the rows themselves, and say how many could be claimed now; its cost grows with the tables
+    #[arg(long)]
+    exact: bool,
     #[command(flatten)]
     host: HostArguments,
 }
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let answer = Client::new(&arguments.host)?.get("/api/v1/stats").await?;
+    let path = if arguments.exact { "/api/v1/stats?exact=true" } else { "/api/v1/stats" };
+    let answer = Client::new(&arguments.host)?.get(path).await?;
     if arguments.host.json {
         return Ok(print(&answer.text())?);
     }
     let stats: wire::Stats = answer.read()?;
     let mut table = Table::new(["WHAT", "STATE", "COUNT"]);
-    let wire::Stats { work_items, messages } = stats;
+    let wire::Stats { work_items, messages, exact } = stats;
     for (kind, state, count) in [
         ("work items", "ready", work_items.ready),
         ("work items", "delayed", work_items.delayed),
@@ -40,5 +44,14 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     ] {
         table.row([kind, state, &count.to_string()]);
     }
-    Ok(print(&table.render())?)
+    let Some(exact) = exact else { return Ok(print(&table.render())?) };
+    for (state, count) in [("ready", exact.ready), ("due", exact.due), ("stale", exact.stale)] {
+        table.row(["claimable", state, &count.to_string()]);
+    }
+    let agree = if exact.counters_agree {
+        "the counters say the same"
+    } else {
+        "the counters say something else: please report it"
+    };
+    Ok(print(&format!("{}{agree}\n", table.render()))?)
 }

@@ -11,16 +11,19 @@
 //!   nothing and is told so.
 //! - `now` is a parameter.
 
+mod change;
 mod claim;
 mod draining;
 mod enqueue;
 mod error;
+mod exact;
 mod finish;
 mod gates;
 mod inspect;
 mod installing;
 mod messages;
 mod packs;
+mod peek;
 mod replay;
 mod runtimes;
 mod shards;
@@ -65,11 +68,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use change::QueueMark;
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
 pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
+pub use exact::{Claimable, ExactStats};
 pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
 pub use finish::{Disposition, Finish, Finished, Successor};
 pub use gates::{GateChange, GateRow, SetBy};
@@ -84,6 +89,7 @@ pub use messages::{
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
+pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
 pub use replay::Replayed;
 pub use runtimes::RUNTIMES_MAX;
 pub use schema::{MigrationReport, migrate};

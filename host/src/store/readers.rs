@@ -59,8 +59,12 @@ impl Readers {
         Self { connections, timeout, pool: Pool::Server { pool, engine: server.engine() } }
     }
 
-    pub(super) fn is_server(&self) -> bool {
-        matches!(self.pool, Pool::Server { .. })
+    /// What is read from.
+    pub(super) fn engine(&self) -> Engine {
+        match &self.pool {
+            Pool::File { .. } => Engine::Sqlite,
+            Pool::Server { engine, .. } => *engine,
+        }
     }
 
     pub(super) async fn acquire(&self) -> Result<Reader, sqlx::Error> {

@@ -28,6 +28,16 @@ const ROWS: &str = "\
     SELECT 0, state, count(*) FROM work_item GROUP BY state \
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state";
 
+impl Stats {
+    /// Nothing in any state.
+    pub(super) fn zero() -> Self {
+        Self {
+            work_items: WorkState::ALL.into_iter().map(|state| (state, 0)).collect(),
+            messages: MessageState::ALL.into_iter().map(|state| (state, 0)).collect(),
+        }
+    }
+}
+
 impl Store {
     /// Reads the counters.
     pub async fn stats(&self) -> Result<Stats, StoreError> {
@@ -42,10 +52,7 @@ impl Store {
     /// One statement for both: a commit between two would show a finished item without its messages.
     async fn read_stats(&self, text: &'static str) -> Result<Stats, StoreError> {
         let mut reader = self.reader().await?;
-        let mut stats = Stats {
-            work_items: WorkState::ALL.into_iter().map(|state| (state, 0)).collect(),
-            messages: MessageState::ALL.into_iter().map(|state| (state, 0)).collect(),
-        };
+        let mut stats = Stats::zero();
         for row in reader.connection().fetch_all(text, values![]).await? {
             if row.value::<i64>(0)? == WORK_ITEMS {
                 stats.work_items.insert(row.work_state(1)?, row.unsigned(2)?);

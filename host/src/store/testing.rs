@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 pub(crate) use super::loss::Loss;
 use super::{
-    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent, Store,
-    StoreOptions,
+    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent,
+    PeekRequest, Store, StoreOptions,
 };
 use crate::env::{Env, ManualClock, SeededEntropy};
 use crate::model::event::Header;
@@ -209,6 +209,11 @@ impl Fixture {
             lease_duration: LEASE,
             now: self.now(),
         }
+    }
+
+    /// A look at who is next.
+    pub(crate) fn look(&self) -> PeekRequest {
+        PeekRequest { pack: pack(), work_types: vec![WorkType::ConnectorEvent], rows_max: 10, now: self.now() }
     }
 
     pub(crate) async fn claim(&self, rows_max: u32) -> Vec<ClaimedWorkItem> {

@@ -21,7 +21,7 @@ pub struct DatabaseTime {
 impl Store {
     /// Whether other runtimes may use the database as well.
     pub fn is_shared(&self) -> bool {
-        self.readers.is_server()
+        self.readers.engine() != Engine::Sqlite
     }
 
     /// Whether time is the database's to tell: it is shared, and leases are measured by its clock.

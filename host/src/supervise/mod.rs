@@ -258,6 +258,11 @@ impl Supervisor {
         }
     }
 
+    /// The generations of a pack that this host can execute.
+    pub fn loaded_generations(&self, pack: &PackName) -> Vec<GenerationNumber> {
+        self.shared.generations.numbers(pack)
+    }
+
     /// Whether this host does its work, and if not, why.
     pub fn readiness(&self) -> Readiness {
         let state = self.state();

@@ -1,13 +1,16 @@
 //! `forebay bench`: measures a host from outside, and says on what. Nothing here asserts a time.
 //!
-//! But for `drr`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
+//! But for `drr`, `drain` and `claim`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
 //! it, and their cost is part of every figure.
 
 mod baseline;
+mod claim;
+mod drain;
 mod drr;
 mod flow;
 mod intake;
 mod load;
+mod queue;
 mod report;
 
 use std::path::PathBuf;
@@ -30,6 +33,10 @@ enum What {
     Intake(intake::Arguments),
     /// End to end: intake, the guest's `prepare` and `run`, one message emitted, optionally delivered
     Flow(flow::Arguments),
+    /// The queue alone: a backlog worked off by a native flow that does nothing
+    Drain(drain::Arguments),
+    /// Claim, finish, renewal and promotion beside a large backlog, in four shapes
+    Claim(claim::Arguments),
     /// What one decision of the fair sharing between lanes costs
     Drr(drr::Arguments),
     /// The bare loop that `intake --baseline` measures
@@ -68,6 +75,8 @@ pub async fn run(arguments: BenchArguments, env: &Env) -> anyhow::Result<()> {
     match arguments.what {
         What::Intake(arguments) => intake::run(arguments, env).await,
         What::Flow(arguments) => flow::run(arguments, env).await,
+        What::Drain(arguments) => drain::run(arguments, env).await,
+        What::Claim(arguments) => claim::run(arguments, env).await,
         What::Drr(arguments) => drr::run(&arguments, env),
         What::ServeBaseline { data } => baseline::serve(&data, super::rig::site::GITHUB_SECRET.as_bytes()).await,
     }

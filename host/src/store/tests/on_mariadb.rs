@@ -26,6 +26,8 @@ mod lanes;
 mod listing;
 #[path = "conformance/materializing.rs"]
 mod materializing;
+#[path = "conformance/peeking.rs"]
+mod peeking;
 #[path = "conformance/publishing.rs"]
 mod publishing;
 #[path = "conformance/replaying.rs"]

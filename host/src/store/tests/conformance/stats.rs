@@ -140,6 +140,13 @@ impl History {
         let store = &self.fixture.store;
         let stats = store.stats().await.unwrap();
         assert_eq!(stats, store.count_rows().await.unwrap(), "step {step}");
+        let exact = store.exact_stats(self.fixture.now()).await.unwrap();
+        assert_eq!((&exact.rows, &exact.counters), (&stats, &stats), "step {step}");
+        let looked = PeekRequest { rows_max: PEEK_ROWS_MAX, ..self.fixture.look() };
+        let peeked = store.peek(&looked).await.unwrap();
+        let claimable = peeked.next.iter().filter(|item| item.is_claimable()).count();
+        assert_eq!(claimable as u64, exact.claimable.total(), "step {step}");
+        assert_eq!(peeked.blocked, stats.work_items[&WorkState::Blocked], "step {step}");
         self.seen.0.extend(stats.work_items.iter().filter(|(_, count)| **count > 0).map(|(state, _)| *state));
         self.seen.1.extend(stats.messages.iter().filter(|(_, count)| **count > 0).map(|(state, _)| *state));
         let mut tampering = Tampering::with(&self.fixture).await;

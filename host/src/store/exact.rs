@@ -1,0 +1,86 @@
+//! Exact statistics: the rows themselves, judged as a claim judges them. Their cost grows with the tables.
+
+use super::stats::Stats;
+use super::stored::values;
+use super::{Store, StoreError, link};
+use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
+
+/// What the rows say, and what the counters said at the same moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExactStats {
+    /// How many rows stand in each state, counted.
+    pub rows: Stats,
+    /// The same as the counters have it; anything else than `rows` is a bug, or somebody wrote to the database by hand.
+    pub counters: Stats,
+    /// What a claim could take.
+    pub claimable: Claimable,
+}
+
+/// Rows that a claim with enough room would take, by what makes them claimable. Each is the head of its lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Claimable {
+    /// Ready.
+    pub ready: u64,
+    /// Delayed until a time that has come.
+    pub due: u64,
+    /// In work under a lease that ran out.
+    pub stale: u64,
+}
+
+/// The parts of the statement below, by the number in front of each row.
+const WORK_ITEMS: i64 = 0;
+const MESSAGES: i64 = 1;
+const WORK_ITEM_COUNTERS: i64 = 2;
+
+/// One statement, so that all of it is of one moment. A lease holds to its last millisecond.
+const EXACT: &str = "\
+    SELECT 0, state, claimable, count(*) FROM (\
+    SELECT state, CASE WHEN state IN (0, 4, 5) THEN 0 WHEN state = 2 AND turn > ? THEN 0 WHEN state = 3 AND turn >= ? THEN 0 \
+    WHEN EXISTS (SELECT 1 FROM lane WHERE lane.id IN (work_item.source_lane_id, work_item.delivery_lane_id) \
+    AND lane.head <> work_item.ordinal) THEN 0 ELSE 1 END AS claimable FROM work_item) AS judged GROUP BY state, claimable \
+    UNION ALL SELECT 1, state, 0, count(*) FROM message GROUP BY state \
+    UNION ALL SELECT 2, state, 0, CAST(sum(count) AS SIGNED) FROM work_item_counter GROUP BY state \
+    UNION ALL SELECT 3, state, 0, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state";
+
+impl Store {
+    /// Counts rows and judges them as of `now`; where leases go by the database's clock, as of its now.
+    pub async fn exact_stats(&self, now: Timestamp) -> Result<ExactStats, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let now = link::database_now(&mut connection, self.lease_time).await?.unwrap_or(now).as_millis();
+        let mut exact = ExactStats { rows: Stats::zero(), counters: Stats::zero(), claimable: Claimable::default() };
+        for row in connection.fetch_all(EXACT, values![now, now]).await? {
+            let count = row.unsigned(3)?;
+            match row.value::<i64>(0)? {
+                WORK_ITEMS => {
+                    let state = row.work_state(1)?;
+                    *exact.rows.work_items.entry(state).or_default() += count;
+                    if row.value::<i64>(2)? == 1 {
+                        exact.claimable.add(state, count);
+                    }
+                }
+                MESSAGES => _ = exact.rows.messages.insert(row.message_state(1)?, count),
+                WORK_ITEM_COUNTERS => _ = exact.counters.work_items.insert(row.work_state(1)?, count),
+                _ => _ = exact.counters.messages.insert(row.message_state(1)?, count),
+            }
+        }
+        Ok(exact)
+    }
+}
+
+impl Claimable {
+    /// All of them.
+    pub const fn total(self) -> u64 {
+        self.ready + self.due + self.stale
+    }
+
+    fn add(&mut self, state: WorkState, count: u64) {
+        match state {
+            WorkState::Ready => self.ready += count,
+            WorkState::Delayed => self.due += count,
+            WorkState::Processing => self.stale += count,
+            WorkState::Blocked | WorkState::Done | WorkState::Dead => {}
+        }
+    }
+}
