@@ -15,7 +15,6 @@ fn forebay(folder: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the binary can be started")
 }
 
-// GST-1, GST-5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_project_passes_its_test_and_serves_its_first_event() -> anyhow::Result<()> {
     let mut world = World::prepare(&[], "").await?;
