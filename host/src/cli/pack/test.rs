@@ -57,6 +57,9 @@ pub(in crate::cli) struct Arguments {
     /// The folder with the pack.toml
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
+    /// The pack file to write; by default NAME-VERSION.fpk in the folder
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Take what comes out as what is expected
     #[arg(long)]
     bless: bool,
