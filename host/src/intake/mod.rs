@@ -29,12 +29,14 @@ mod keys;
 mod meters;
 mod pointer;
 mod routes;
+mod sample;
 mod server;
 mod split;
 mod verify;
 
 pub use meters::describe;
 pub use routes::{ActiveGeneration, RouteConflict, RouteTable};
+pub use sample::Sample;
 
 use std::time::Duration;
 

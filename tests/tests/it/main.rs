@@ -6,6 +6,7 @@ mod cluster;
 mod crash;
 mod full_disk;
 mod https;
+mod newcomer;
 mod overload;
 mod pipeline;
 mod rollout;

@@ -2,8 +2,10 @@
 
 mod build;
 mod diff;
+mod new;
 mod preview;
 mod rollout;
+mod test;
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +18,12 @@ use crate::model::names::PackName;
 /// `forebay pack`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
+    /// Make a project that builds and passes its test at once
+    #[command(after_help = new::HELP)]
+    New(new::Arguments),
+    /// Build a folder with a pack.toml, and run its fixtures through the real engine
+    #[command(after_help = test::HELP)]
+    Test(test::Arguments),
     /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
     #[command(after_help = "Examples:\n  forebay pack build .\n  forebay pack build packs/orders --output orders.fpk")]
     Build(build::BuildArguments),
@@ -46,6 +54,8 @@ pub(super) enum Verb {
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
+        Verb::New(arguments) => new::new(&arguments),
+        Verb::Test(arguments) => test::test(arguments).await,
         Verb::Build(arguments) => build::build(&arguments),
         Verb::Check(arguments) => build::check(&arguments),
         Verb::Install(arguments) => rollout::install(arguments).await,

@@ -1,0 +1,221 @@
+//! `forebay pack new`: a project that builds and passes its test at once.
+//!
+//! The connector is the example `hello` under another name. The SDK and the contract are published nowhere, so they are
+//! written along, as this binary was built with them: a project fits the host that made it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::cli::exit::Failure;
+use crate::cli::output::print;
+use crate::model::names::PackName;
+
+pub(super) const HELP: &str = "\
+The folder holds the connector, its manifest, two fixtures, and a copy of the SDK and of the contract that
+this host serves.
+
+Example:
+  forebay pack new orders && forebay pack test orders";
+
+/// What the example is called, wherever its name is to be replaced.
+const EXAMPLE_NAME: &str = "hello";
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Arguments {
+    /// The pack's name, which is also that of its first route
+    #[arg(value_name = "NAME")]
+    name: PackName,
+    /// The language it is written in
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    lang: Language,
+    /// The folder to make; by default NAME
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A language that packs are written in.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Language {
+    /// Rust, with `forebay-sdk`.
+    Rust,
+}
+
+/// What was made.
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    folder: String,
+    files: Vec<&'static str>,
+}
+
+macro_rules! copied {
+    ($($place:literal <- $source:literal)+) => {
+        [$(($place, include_str!(concat!("../../../../", $source)))),+]
+    };
+}
+
+/// Files that are the author's, with the example's name in them.
+const OWN: [(&str, &str); 7] = copied! {
+    "pack.toml" <- "guest-examples/hello/pack.toml"
+    "README.md" <- "guest-examples/hello/README.md"
+    "src/lib.rs" <- "guest-examples/hello/src/lib.rs"
+    "fixtures/greeting.request.json" <- "guest-examples/hello/fixtures/greeting.request.json"
+    "fixtures/other.request.json" <- "guest-examples/hello/fixtures/other.request.json"
+    "fixtures/greeting.expected.json" <- "guest-examples/hello/fixtures/greeting.expected.json"
+    "fixtures/other.expected.json" <- "guest-examples/hello/fixtures/other.expected.json"
+};
+
+/// The SDK and the contract, as they are here; and the versions that the examples are built with.
+const GIVEN: [(&str, &str); 11] = copied! {
+    "Cargo.lock" <- "guest-examples/Cargo.lock"
+    "forebay/wit/forebay-connector.wit" <- "wit/forebay-connector.wit"
+    "forebay/sdk/src/lib.rs" <- "sdk/src/lib.rs"
+    "forebay/sdk/src/event.rs" <- "sdk/src/event.rs"
+    "forebay/sdk/src/export.rs" <- "sdk/src/export.rs"
+    "forebay/sdk/src/failure.rs" <- "sdk/src/failure.rs"
+    "forebay/sdk/src/host.rs" <- "sdk/src/host.rs"
+    "forebay/sdk/src/output.rs" <- "sdk/src/output.rs"
+    "forebay/sdk/src/reads.rs" <- "sdk/src/reads.rs"
+    "forebay/sdk/src/testing.rs" <- "sdk/src/testing.rs"
+    "forebay/sdk/src/time.rs" <- "sdk/src/time.rs"
+};
+
+const SDK_MANIFEST: &str = include_str!("../../../../sdk/Cargo.toml");
+
+/// What is no part of a project's sources.
+const GITIGNORE: &str = "/target\n/target-guests\n*.fpk\n";
+
+pub(super) fn new(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { name, lang: Language::Rust, folder, json } = arguments;
+    let folder = folder.clone().unwrap_or_else(|| PathBuf::from(name.as_str()));
+    let files = project(name);
+    write(&folder, &files).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::Conflict(format!("{} exists already: name another folder with --folder", folder.display()))
+        }
+        _ => Failure::Failed(format!("{} cannot be written: {error}", folder.display())),
+    })?;
+    if *json {
+        let files = files.iter().map(|(place, _)| *place).collect();
+        let report = Report { name: name.to_string(), folder: folder.display().to_string(), files };
+        let text = serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?;
+        return Ok(print(&format!("{text}\n"))?);
+    }
+    let folder = folder.display();
+    Ok(print(&format!("made {folder}: its code is in {folder}/src/lib.rs\nnext: forebay pack test {folder}\n"))?)
+}
+
+/// Every file of a project, with its place in the folder.
+fn project(name: &PackName) -> Vec<(&'static str, String)> {
+    let own = OWN.iter().map(|(place, text)| (*place, text.replace(EXAMPLE_NAME, name.as_str())));
+    // What a greeting says is not the pack's name.
+    let own = own.map(|(place, text)| (place, text.replace(&format!("{name}, "), "hello, ")));
+    let given = GIVEN.iter().map(|(place, text)| (*place, (*text).to_owned()));
+    let made = [
+        ("Cargo.toml", crate_manifest(name)),
+        ("forebay/sdk/Cargo.toml", sdk_manifest()),
+        (".gitignore", GITIGNORE.to_owned()),
+    ];
+    own.chain(given).chain(made).collect()
+}
+
+/// The crate's name begins with a word of ours: no pack's name can then be one that cargo reserves.
+fn crate_manifest(name: &PackName) -> String {
+    format!(
+        r#"[package]
+name = "connector-{name}"
+version = "0.1.0"
+edition = "2024"
+publish = false
+
+[lib]
+crate-type = ["cdylib", "rlib"]
+
+[dependencies]
+forebay-sdk = {{ path = "forebay/sdk" }}
+serde = {{ version = "1", features = ["derive"] }}
+serde_json = "1"
+
+[workspace]
+members = ["forebay/sdk"]
+
+# Small and fast; function names stay, so that a trap's backtrace can be read.
+[profile.release]
+codegen-units = 1
+lto = true
+opt-level = 3
+panic = "abort"
+strip = "debuginfo"
+"#
+    )
+}
+
+/// The SDK's manifest without what ties it to the workspace of the examples.
+fn sdk_manifest() -> String {
+    let package = SDK_MANIFEST.split("[lints]").next().unwrap_or(SDK_MANIFEST);
+    let kept = package.lines().filter(|line| !line.starts_with("workspace = ") && !line.starts_with('#'));
+    kept.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Makes the folder, which must not be there: nobody's work is written over.
+fn write(folder: &Path, files: &[(&'static str, String)]) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    for (place, text) in files {
+        let file = folder.join(place);
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(file, text)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_sdk_is_written_along() {
+        let sources = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/src")).unwrap();
+        let mut there: Vec<String> =
+            sources.map(|entry| format!("forebay/sdk/src/{}", entry.unwrap().file_name().to_str().unwrap())).collect();
+        let mut written: Vec<&str> =
+            GIVEN.iter().map(|(place, _)| *place).filter(|place| place.starts_with("forebay/sdk/src/")).collect();
+        there.sort();
+        written.sort_unstable();
+        assert_eq!(written, there, "name these files in GIVEN");
+    }
+
+    #[test]
+    fn the_sdk_stands_in_the_projects_own_workspace() {
+        let manifest: toml::Table = sdk_manifest().parse().unwrap();
+        assert!(!manifest.contains_key("lints") && !manifest["package"].as_table().unwrap().contains_key("workspace"));
+        assert!(manifest["dependencies"].as_table().unwrap().contains_key("wit-bindgen"));
+    }
+
+    #[test]
+    fn the_example_gets_the_packs_name_and_says_hello_still() {
+        let files = project(&"7-orders".parse().unwrap());
+        let text = |wanted: &str| &files.iter().find(|(place, _)| *place == wanted).unwrap().1;
+        let manifest = crate::guest::parse_manifest(text("pack.toml")).unwrap();
+        assert_eq!((manifest.name.as_str(), manifest.routes[0].path.as_str()), ("7-orders", "7-orders"));
+        assert!(text("fixtures/greeting.request.json").contains("\"route\": \"7-orders\""));
+        assert!(text("fixtures/greeting.expected.json").contains("hello, world"));
+        assert!(text("src/lib.rs").contains("hello, {subject}"));
+    }
+
+    #[test]
+    fn a_folder_that_is_there_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(folder.path(), &project(&"orders".parse().unwrap())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
