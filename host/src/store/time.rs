@@ -19,11 +19,6 @@ pub struct DatabaseTime {
 }
 
 impl Store {
-    /// Whether other runtimes may use the database as well.
-    pub fn is_shared(&self) -> bool {
-        self.readers.engine() != Engine::Sqlite
-    }
-
     /// Whether time is the database's to tell: it is shared, and leases are measured by its clock.
     pub fn keeps_time(&self) -> bool {
         self.is_shared() && self.lease_time == LeaseTime::Database
