@@ -11,8 +11,10 @@ const MODULES: [(&str, &[&str]); 17] = [
         &[
             "admin",
             "app",
+            "claim",
             "config",
             "env",
+            "execute",
             "guest",
             "intake",
             "lanes",
@@ -20,6 +22,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "publish",
             "secrets",
             "store",
+            "supervise",
             "telemetry",
         ],
     ),
