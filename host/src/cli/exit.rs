@@ -54,9 +54,30 @@ impl From<io::Error> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        match error.downcast::<io::Error>() {
-            Ok(error) => error.into(),
-            Err(error) => Failure::Failed(format!("{error:#}")),
+        // What was being done when it failed is said too: a cause alone names no file.
+        match error.downcast_ref::<io::Error>() {
+            Some(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            Some(_) | None => Failure::Failed(format!("{error:#}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_was_being_done() {
+        let missing = Err::<(), _>(io::Error::from(io::ErrorKind::NotFound)).context("nowhere/fixtures").unwrap_err();
+        let Failure::Failed(text) = Failure::from(missing) else { panic!("it is a plain failure") };
+        assert!(text.starts_with("nowhere/fixtures: "), "{text}");
+    }
+
+    #[test]
+    fn output_that_nobody_reads_is_no_failure() {
+        let closed = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(matches!(Failure::from(closed), Failure::OutputClosed));
     }
 }
