@@ -151,6 +151,7 @@ async fn another_owner(world: &World, what: &Interlude) {
         generation: 1,
         attempt: 1,
         after,
+        uncertain: after == AfterAttempt::Uncertain,
         status: None,
         error: None,
     });
