@@ -1,5 +1,7 @@
 //! Checkpoints over the object store's own in-memory and local implementations, with a real store that says what counts.
 
+mod bucket;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -332,4 +334,60 @@ fn a_place_that_cannot_be_had_says_why() {
     let missing = Database::open(&folder.path().join("file"), &memory()).err().map(|error| error.is_torn());
     assert_eq!(missing, Some(false), "a disk that cannot be used is no torn index");
     assert_eq!(keys::version(), 2, "whoever changes the layout of the index makes older checkpoints of no use");
+}
+
+/// The endpoint of a store that speaks S3 and has the bucket: `FOREBAY_S3_ENDPOINT`, or one of the test's own.
+async fn endpoint() -> String {
+    match std::env::var("FOREBAY_S3_ENDPOINT") {
+        Ok(endpoint) => endpoint,
+        Err(_) => format!("http://{}", bucket::start().await),
+    }
+}
+
+// TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
+    let place = S3Place {
+        bucket: bucket::BUCKET.to_owned(),
+        prefix: "/forebay/".to_owned(),
+        region: "us-east-1".to_owned(),
+        endpoint: Some(endpoint().await),
+        access_key_id: "who".to_owned(),
+        secret_access_key: crate::secrets::Secret::new(*b"proof"),
+        ca_file: None,
+    };
+    assert_eq!(place.prefix(), "forebay/");
+    let mut site = Site::over(CheckpointPlace::S3(place).open().unwrap()).await;
+    site.write(3 * PART_BYTES as u64 / VALUE_BYTES as u64);
+    for number in 1..=4 {
+        site.write(10);
+        site.make(number).await;
+    }
+    let rows = site.rows().await;
+    assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), [4, 3]);
+    let index = site.open(&rows[0]).await.unwrap();
+    assert_eq!(values(&index), site.numbers);
+    let manifests = site.paths().await.iter().filter(|path| path.as_ref().ends_with(".manifest")).count();
+    assert_eq!(manifests, 3, "what the last one made superfluous goes with the next");
+    site.objects.delete(&site.checkpoints.manifest_path(SHARD, rows[0].epoch, 4)).await.unwrap();
+    assert_eq!(site.fetch(&rows[0]).await, Err(Refused::Missing));
+}
+
+// TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_that_does_not_know_its_caller_says_so() {
+    let place = S3Place {
+        bucket: bucket::BUCKET.to_owned(),
+        prefix: String::new(),
+        region: "us-east-1".to_owned(),
+        endpoint: Some(format!("http://{}", bucket::start().await)),
+        access_key_id: "somebody".to_owned(),
+        secret_access_key: crate::secrets::Secret::new(*b"else"),
+        ca_file: None,
+    };
+    let site = Site::over(CheckpointPlace::S3(place).open().unwrap()).await;
+    let error = site.checkpoints.make(site.job(1)).await.unwrap_err().to_string();
+    assert!(error.starts_with("the object store: "), "{error}");
+    assert!(!error.contains("else"), "{error}");
+    assert_eq!(site.rows().await, []);
 }
