@@ -4,6 +4,7 @@
 mod backlog;
 mod contention;
 mod differential;
+mod durability;
 mod interleavings;
 mod lifecycle;
 pub(super) mod mariadb;
