@@ -152,8 +152,7 @@ impl Work {
         let store = self.runtime.store.clone();
         for id in std::mem::take(&mut self.dead) {
             let child = WorkItemId::new(self.runtime.now(), self.runtime.entropy());
-            let (skipped, replayed) =
-                tokio::join!(store.skip_dead(id), store.replay(id, child, self.runtime.now()));
+            let (skipped, replayed) = tokio::join!(store.skip_dead(id), store.replay(id, child, self.runtime.now()));
             self.tally.count("skip", skipped);
             let replayed = self.tally.count("replay", replayed);
             self.tally.replays += usize::from(matches!(replayed, Some(Replayed::Replayed(_))));
@@ -177,9 +176,9 @@ fn conflicts() -> u64 {
 async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
     let until = match std::env::var("FOREBAY_CONTENTION_SECONDS") {
         Err(_) => Until::Rounds(ROUNDS),
-        Ok(seconds) => {
-            Until::Time(Env::system().clock.monotonic() + Duration::from_secs(seconds.parse().expect("a number of seconds")))
-        }
+        Ok(seconds) => Until::Time(
+            Env::system().clock.monotonic() + Duration::from_secs(seconds.parse().expect("a number of seconds")),
+        ),
     };
     let first = Arc::new(begin(LeaseTime::Runtime).await);
     let mut runtimes = vec![Arc::clone(&first)];

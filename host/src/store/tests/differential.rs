@@ -125,9 +125,29 @@ async fn histories_come_by_every_outcome() {
     }
     let stats = side.fixture.store.stats().await.unwrap();
     for outcome in [
-        "Stored", "Duplicate", "Conflict", "Applied", "LeaseLost", "Continued", "reclaimed: true", "replay: true", "NotFinished",
-        "Replayed", "Already", "Admitted", "Moved", "Fenced", "TooLate", "Cancelled", "Rescheduled", "Redriven", "NotDead",
-        "Resolved", "NotUncertain", "Overtaken", "Drained",
+        "Stored",
+        "Duplicate",
+        "Conflict",
+        "Applied",
+        "LeaseLost",
+        "Continued",
+        "reclaimed: true",
+        "replay: true",
+        "NotFinished",
+        "Replayed",
+        "Already",
+        "Admitted",
+        "Moved",
+        "Fenced",
+        "TooLate",
+        "Cancelled",
+        "Rescheduled",
+        "Redriven",
+        "NotDead",
+        "Resolved",
+        "NotUncertain",
+        "Overtaken",
+        "Drained",
     ] {
         assert!(outcomes.contains(outcome), "no step came to {outcome}: {stats:?}");
     }
