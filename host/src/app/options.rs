@@ -9,7 +9,7 @@ use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::{Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
-use crate::guest::GuestOptions;
+use crate::guest::{Ceilings, GuestOptions};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
@@ -55,7 +55,14 @@ pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions 
         cache: directories.cache.clone(),
         instances_max: config.guest.instances_max,
         memory_bytes_max: config.guest.memory_bytes_max as u64,
+        ceilings: Ceilings {
+            fuel: config.guest.fuel_max_millions.saturating_mul(1_000_000),
+            output_bytes: config.guest.output_bytes_max as u64,
+            messages: config.guest.messages_max,
+            log_bytes: config.guest.log_bytes_max as u64,
+        },
         compilations_max: config.guest.compilations_max,
+        compilation_time_max: config.guest.compilation_time_max,
     }
 }
 

@@ -41,6 +41,14 @@ pub(super) fn start(options: &GuestOptions) -> Result<Engine, LoadError> {
     })
 }
 
+/// An engine with the same pool that neither meters nor interrupts, for comparison.
+pub(super) fn bare(options: &GuestOptions) -> Result<Engine, LoadError> {
+    let mut config = config();
+    config.consume_fuel(false).epoch_interruption(false);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)?));
+    Engine::new(&config).map_err(|error| LoadError(format!("the WebAssembly engine does not start: {error:#}")))
+}
+
 /// An engine without a pool: for checking a pack.
 pub(super) fn on_demand() -> Result<Engine, LoadError> {
     Engine::new(&config()).map_err(|error| LoadError(format!("the WebAssembly engine does not start: {error:#}")))

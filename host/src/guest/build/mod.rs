@@ -1,14 +1,16 @@
 //! `forebay pack build` and `forebay pack check`: from an author's folder to a pack file, and what a pack can do.
 //!
-//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown; `wit-component` makes a component of it
-//! in-process; the checks that a host makes before it serves a pack come before the file is written.
+//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown, and `wit-component` makes a component of it
+//! in-process; of a JavaScript module, `componentize-js` makes one. The checks that a host makes before it serves a pack come
+//! before the file is written.
 
+mod javascript;
 mod toolchain;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -21,8 +23,8 @@ use super::manifest::{self, Authored, BuildRule};
 use super::{LoadError, PackFile, check, engine};
 use crate::model::pack::Manifest;
 
-/// Cargo's report of what it made, in bytes.
-const CARGO_REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// A compiler's report of what it made, in bytes.
+const REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Where guests are compiled, next to their manifest, if nothing else is said.
 const TARGET_DIRECTORY_NAME: &str = "target-guests";
@@ -69,15 +71,19 @@ pub fn build_pack(build: PackBuild<'_>, progress: &mut dyn FnMut(&str)) -> Resul
     let manifest_text = std::fs::read_to_string(&manifest_path).map_err(|error| {
         LoadError(format!("{}: {error}. A pack's folder has its manifest there", manifest_path.display()))
     })?;
-    let Authored { manifest, build: BuildRule::Rust { path } } = manifest::read(&manifest_text)?;
+    let Authored { manifest, build: rule } = manifest::read(&manifest_text)?;
     progress(&format!("compiling {} {}", manifest.name, manifest.version));
     let target_directory = match build.target_directory {
         Some(directory) => directory.to_owned(),
         None => build.folder.join(TARGET_DIRECTORY_NAME),
     };
-    let core = compile(&build.folder.join(path), &target_directory, progress)?;
-    progress("making a component of it, and checking it");
-    let component = componentize(&core)?;
+    let component = match rule {
+        BuildRule::Rust { path } => componentize(&compile(&build.folder.join(path), &target_directory, progress)?)?,
+        BuildRule::JavaScript { path } => {
+            javascript::compile(&manifest, build.folder, &path, &target_directory, progress)?
+        }
+    };
+    progress("checking the component");
     let manifest = Arc::new(manifest);
     let surface = inspect(&manifest, &component)?;
     let bytes = PackFile::encode(&manifest_text, &component)?;
@@ -148,34 +154,34 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
         // Flags that were meant for the host's own build.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    let made = run(command, progress)?;
+    let (status, made) = run(command, "cargo", progress)?;
+    if !status.success() {
+        return Err(LoadError(format!("the crate does not compile ({status}): cargo's lines above say why")));
+    }
     let module = module_of(&made, &crate_manifest)?;
     std::fs::read(&module).map_err(|error| LoadError(format!("{} cannot be read: {error}", module.display())))
 }
 
-/// Runs cargo to its end: its lines for people go to `progress`, its report comes back.
-fn run(mut command: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>, LoadError> {
-    let failed = |error: std::io::Error| LoadError(format!("cargo cannot be run: {error}"));
+/// Runs a program to its end: its lines for people go to `progress`; how it ended and its report come back.
+fn run(mut command: Command, name: &str, progress: &mut dyn FnMut(&str)) -> Result<(ExitStatus, Vec<u8>), LoadError> {
+    let failed = |error: std::io::Error| LoadError(format!("{name} cannot be run: {error}"));
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let report = std::thread::scope(|scope| {
-        // Both are read at once: a full pipe that nobody reads would stop cargo.
+        // Both are read at once: a full pipe that nobody reads would stop it.
         let report = scope.spawn(move || {
             let mut report = Vec::new();
-            stdout.map(|stdout| stdout.take(CARGO_REPORT_BYTES_MAX).read_to_end(&mut report)).transpose()?;
+            stdout.map(|stdout| stdout.take(REPORT_BYTES_MAX).read_to_end(&mut report)).transpose()?;
             Ok(report)
         });
-        for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
-            progress(&line?);
+        for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).split(b'\n')) {
+            progress(&String::from_utf8_lossy(&line.map_err(failed)?));
         }
         report.join().unwrap_or_else(|_| Err(std::io::Error::other("reading its report panicked")))
     });
     let status = child.wait().map_err(failed)?;
-    if !status.success() {
-        return Err(LoadError(format!("the crate does not compile ({status}): cargo's lines above say why")));
-    }
-    report.map_err(failed)
+    Ok((status, report.map_err(failed)?))
 }
 
 /// The module that cargo reports for the crate of this manifest.

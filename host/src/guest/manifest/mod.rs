@@ -87,6 +87,8 @@ pub(super) struct Authored {
 pub(super) enum BuildRule {
     /// By cargo, from the crate in this folder, relative to the manifest's.
     Rust { path: PathBuf },
+    /// By componentize-js, from this module, relative to the manifest.
+    JavaScript { path: PathBuf },
 }
 
 /// Reads a manifest. Unknown keys are errors that name the line and the nearest known key.
@@ -126,13 +128,19 @@ fn version(value: &Value<'_>) -> Result<String, LoadError> {
 }
 
 fn build_rule(value: Value<'_>) -> Result<BuildRule, LoadError> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Rust,
+        JavaScript,
+    }
     let mut table = value.section(&["kind", "path"])?;
-    table.required("kind", "\"rust\"")?.choice(&[("rust", ())])?;
-    let path = match table.optional("path") {
-        None => PathBuf::from("."),
-        Some(path) => path.parse()?,
-    };
-    Ok(BuildRule::Rust { path })
+    let kind = table.required("kind", "\"rust\"")?;
+    let kind = kind.choice(&[("rust", Kind::Rust), ("javascript", Kind::JavaScript)])?;
+    let path = table.optional("path").map(|path| path.parse()).transpose()?;
+    Ok(match kind {
+        Kind::Rust => BuildRule::Rust { path: path.unwrap_or_else(|| PathBuf::from(".")) },
+        Kind::JavaScript => BuildRule::JavaScript { path: path.unwrap_or_else(|| PathBuf::from("src/pack.js")) },
+    })
 }
 
 fn import(value: &Value<'_>) -> Result<ImportName, LoadError> {

@@ -42,7 +42,9 @@ impl Runtime {
             cache: shared.directory.path().join("cache"),
             instances_max: 4,
             memory_bytes_max: 64 * 1024 * 1024,
+            ceilings: Ceilings::NONE,
             compilations_max: 1,
+            compilation_time_max: Duration::from_secs(120),
         };
         let guests = GuestHost::start(guests, shared.env.clone()).unwrap();
         let parts = SuperviseParts {
