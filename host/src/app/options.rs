@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::directories::Directories;
+use super::running::guest_threads;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::{Config, QueueProfile};
@@ -54,6 +55,7 @@ pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions 
     GuestOptions {
         cache: directories.cache.clone(),
         instances_max: config.guest.instances_max,
+        long_calls_max: guest_threads() - 1,
         memory_bytes_max: config.guest.memory_bytes_max as u64,
         ceilings: Ceilings {
             fuel: config.guest.fuel_max_millions.saturating_mul(1_000_000),

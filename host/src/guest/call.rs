@@ -1,6 +1,6 @@
 //! One call of one guest: a fresh store and instance, bounded in every way, gone when it ends.
 //!
-//! Both halves of the deadline are here. While wasm computes, each epoch lets other tasks have their turn and traps the
+//! Both halves of the deadline are here. While wasm computes, each epoch lets other calls have their turn and traps the
 //! guest once the deadline has passed. Whatever else the call waits for (an instance, the host) is under a timeout.
 //!
 //! ```text
@@ -60,11 +60,12 @@ impl Call {
             usize::try_from(limits.output_bytes).unwrap_or(usize::MAX).saturating_add(LIFT_OVERHEAD_BYTES),
         );
         store.set_epoch_deadline(1);
+        let turn = engine.places.turn();
         store.epoch_deadline_callback(move |_| {
             Ok(if env::has_passed(deadline) {
                 UpdateDeadline::Interrupt
             } else {
-                UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
+                UpdateDeadline::YieldCustom(1, Box::pin(turn.clone().next(deadline)))
             })
         });
         let instantiated = match store.set_fuel(limits.fuel) {

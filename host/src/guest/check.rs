@@ -59,7 +59,10 @@ fn read(component: &[u8]) -> Result<(Resolve, WorldId), LoadError> {
     if let Err(error) = Validator::new().validate_all(component) {
         let (message, offset) = (error.message(), error.offset());
         return refuse(if message.starts_with("unexpected end") {
-            format!("the component is truncated: it ends at byte {} in the middle of a section", component.len())
+            format!(
+                "the component is truncated: it ends at byte {} in the middle of a section. Copy it again, or build it again",
+                component.len()
+            )
         } else {
             format!("the component is not valid: {message} (at byte {offset})")
         });

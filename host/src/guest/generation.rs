@@ -17,6 +17,7 @@ use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
 use super::rehearsal::Meter;
 use super::ticker::Ticker;
+use super::turns::Places;
 use super::{Ceilings, FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
 use crate::model::event::Event;
@@ -37,6 +38,7 @@ pub(super) struct SharedEngine {
     pub(super) engine: Engine,
     pub(super) permits: Arc<Semaphore>,
     pub(super) ticker: Ticker,
+    pub(super) places: Places,
     compilations: Arc<Semaphore>,
     compilation_time_max: Duration,
     cache: ArtifactCache,
@@ -63,6 +65,7 @@ impl GuestHost {
         let shared = SharedEngine {
             permits: Arc::new(Semaphore::new(options.instances_max as usize)),
             ticker: Ticker::start(&engine)?,
+            places: Places::new(options.long_calls_max),
             compilations: Arc::new(Semaphore::new(options.compilations_max)),
             compilation_time_max: options.compilation_time_max,
             cache: ArtifactCache::open(&options.cache, &engine, env)?,

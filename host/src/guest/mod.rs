@@ -25,6 +25,7 @@ mod rehearsal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticker;
+mod turns;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::bare::Bare;
-pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack};
+pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack_file};
 pub use self::check::Surface;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
@@ -50,6 +51,8 @@ pub struct GuestOptions {
     pub cache: PathBuf,
     /// Instances that may live at once; further calls wait.
     pub instances_max: u32,
+    /// Calls that may compute at once once they have computed for a tick: fewer than threads run guests.
+    pub long_calls_max: usize,
     /// The most memory that any manifest may ask for, in bytes.
     pub memory_bytes_max: u64,
     /// The most of everything else that any manifest may ask for.

@@ -26,6 +26,7 @@ fn parts(harness: &Harness) -> SuperviseParts {
     let guests = GuestOptions {
         cache: harness.directory().join("cache"),
         instances_max: 4,
+        long_calls_max: 1,
         memory_bytes_max: 64 * 1024 * 1024,
         ceilings: Ceilings::NONE,
         compilations_max: 1,

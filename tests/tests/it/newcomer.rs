@@ -62,7 +62,10 @@ async fn a_new_project_in_javascript_passes_its_test() -> anyhow::Result<()> {
     let tested = forebay(folder.path(), &["pack", "test", "orders", "--json"]);
     assert!(tested.status.success(), "{tested:?}");
     // What is no JavaScript is refused with the place where it stops being that.
-    std::fs::write(folder.path().join("orders/src/pack.js"), "export const flow = {\n  prepare(event) { return ; }\n  }}\n")?;
+    std::fs::write(
+        folder.path().join("orders/src/pack.js"),
+        "export const flow = {\n  prepare(event) { return ; }\n  }}\n",
+    )?;
     let refused = forebay(folder.path(), &["pack", "build", "orders"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("pack.js:3"), "{said}");

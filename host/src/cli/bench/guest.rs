@@ -12,6 +12,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
+use tokio::runtime::{Builder, Handle};
 
 use super::report::Machine;
 use crate::cli::rig::github::push_body;
@@ -129,11 +130,16 @@ fn options(cache: PathBuf) -> GuestOptions {
     GuestOptions {
         cache,
         instances_max: 64,
+        long_calls_max: cores(),
         memory_bytes_max: 64 * 1024 * 1024,
         ceilings: Ceilings::NONE,
         compilations_max: 1,
         compilation_time_max: Duration::from_secs(600),
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn read(file: &std::path::Path) -> anyhow::Result<PackFile> {
@@ -271,8 +277,24 @@ fn distinct(component: &[u8], number: u32) -> Bytes {
     bytes.into()
 }
 
-/// What a neighbour's flows take alone, and beside guests that never end, on as many threads as the machine has.
+/// The attack, on as many threads as a host has for guests.
 async fn attack(
+    neighbour: &PackFile,
+    hostile: &PackFile,
+    options: &GuestOptions,
+    part: Duration,
+    env: &Env,
+) -> anyhow::Result<Attack> {
+    let threads = Builder::new_multi_thread().worker_threads(cores() + 1).thread_name("guest").enable_all().build()?;
+    let attack = attacked(threads.handle(), neighbour, hostile, options, part, env).await;
+    // A runtime must not be dropped where it could block.
+    threads.shutdown_background();
+    attack
+}
+
+/// What a neighbour's flows take alone, and beside guests that never end.
+async fn attacked(
+    runtime: &Handle,
     neighbour: &PackFile,
     hostile: &PackFile,
     options: &GuestOptions,
@@ -287,13 +309,13 @@ async fn attack(
     };
     let (quiet, endless) = (load(neighbour, None).await?, load(hostile, Some(u64::MAX / 2)).await?);
     let push = Arc::new(event(neighbour, &[("x-github-event", "push")], push_body(1, BODIES[1])));
-    let alone = latencies(&quiet, &push, part, env).await?;
+    let alone = latencies(runtime, &quiet, &push, part, env).await?;
     let stop = Arc::new(AtomicBool::new(false));
     let looping = Arc::new(event(hostile, &[], br#"{"do":"loop"}"#.to_vec()));
     let attackers: Vec<_> = (0..ATTACKERS)
         .map(|_| {
             let (stop, endless, looping) = (stop.clone(), endless.clone(), looping.clone());
-            env::spawn("attacker", async move {
+            env::spawn_on(runtime, "attacker", async move {
                 while !stop.load(Ordering::Relaxed) {
                     // It ends at its deadline, which is what is wanted of it.
                     let _ = host_flow(&endless, &looping).await;
@@ -301,7 +323,7 @@ async fn attack(
             })
         })
         .collect();
-    let attacked = latencies(&quiet, &push, part, env).await?;
+    let attacked = latencies(runtime, &quiet, &push, part, env).await?;
     stop.store(true, Ordering::Relaxed);
     for attacker in attackers {
         attacker.await?;
@@ -317,6 +339,7 @@ async fn attack(
 
 /// What one flow after another takes, in microseconds, sorted; each on a task of its own, as an executor runs it.
 async fn latencies(
+    runtime: &Handle,
     generation: &Arc<LoadedGeneration>,
     event: &Arc<Event>,
     part: Duration,
@@ -327,7 +350,7 @@ async fn latencies(
     while env.clock.monotonic() - begin < part {
         let (generation, event) = (generation.clone(), event.clone());
         let asked = env.clock.monotonic();
-        env::spawn("neighbour", async move { host_flow(&generation, &event).await }).await??;
+        env::spawn_on(runtime, "neighbour", async move { host_flow(&generation, &event).await }).await??;
         latencies.push((env.clock.monotonic() - asked).as_secs_f64() * 1e6);
         env::sleep(PAUSE).await;
     }

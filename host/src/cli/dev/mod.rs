@@ -20,7 +20,6 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 use tokio::sync::{Mutex, mpsc};
 
 use self::author::{Action, Author, FixtureName, Happened, PackIndex};
@@ -57,6 +56,8 @@ Examples:
 
 /// Between two looks at what was saved.
 const LOOK: Duration = Duration::from_millis(200);
+/// Lines that were typed in and not yet read.
+const LINES_MAX: usize = 16;
 /// Folders that are watched at once.
 const PACKS_MAX: usize = 16;
 /// How long the host may take to stop: nothing of an author's is lost if it takes longer.
@@ -225,7 +226,7 @@ impl Workshop {
         signals: &mut Signals,
     ) -> Result<(), Failure> {
         let mut author = Author::new(self.packs.len(), first);
-        let mut keyboard = Some(BufReader::new(tokio::io::stdin()).lines());
+        let mut keyboard = keyboard()?;
         let mut todo = author.begin();
         loop {
             for action in std::mem::take(&mut todo) {
@@ -240,10 +241,7 @@ impl Workshop {
                     let happened = self.take(pack, outcome);
                     todo = author.then(happened);
                 }
-                line = typed(&mut keyboard) => match line {
-                    Some(line) => todo = author.then(Happened::Typed(&line, &self.fixtures())),
-                    None => keyboard = None,
-                },
+                Some(line) = keyboard.recv() => todo = author.then(Happened::Typed(&line, &self.fixtures())),
                 () = env::sleep(LOOK) => todo = self.look(&mut author),
             }
         }
@@ -375,12 +373,19 @@ fn configuration(arguments: &Arguments, file: &Path) -> Result<Config, Failure> 
     Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// The next line that is typed in; none, and none ever after, once nobody types.
-async fn typed(keyboard: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
-    match keyboard {
-        Some(lines) => lines.next_line().await.ok().flatten(),
-        None => std::future::pending().await,
-    }
+/// What is typed in, line by line; the channel ends with the input. The thread that reads is left behind at the end: nothing
+/// wakes it.
+fn keyboard() -> io::Result<mpsc::Receiver<String>> {
+    let (lines, typed) = mpsc::channel(LINES_MAX);
+    let read = move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            if lines.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
+    Ok(typed)
 }
 
 fn arrived(received: Received) -> Reply {

@@ -115,6 +115,7 @@ async fn report(arguments: &Arguments) -> anyhow::Result<Report> {
     let options = GuestOptions {
         cache: cache.path().to_owned(),
         instances_max: 1,
+        long_calls_max: 1,
         memory_bytes_max: pack.manifest.limits.memory_bytes,
         ceilings: Ceilings::NONE,
         compilations_max: 1,

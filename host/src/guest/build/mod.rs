@@ -20,6 +20,7 @@ use self::toolchain::{TARGET, Toolchain};
 use super::check::Surface;
 use super::generation::link_and_try;
 use super::manifest::{self, Authored, BuildRule};
+use super::package::{PACK_BYTES_MAX, too_large};
 use super::{LoadError, PackFile, check, engine};
 use crate::model::pack::Manifest;
 
@@ -116,8 +117,21 @@ fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Checks a pack file as a host does before it serves it. No more of it is read than a pack may have.
+pub fn check_pack_file(file: &Path) -> Result<PackReport, LoadError> {
+    let unreadable = |error: std::io::Error| LoadError(error.to_string());
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    let size = opened.metadata().map_err(unreadable)?.len();
+    if size > PACK_BYTES_MAX as u64 {
+        return Err(too_large(size));
+    }
+    let mut bytes = Vec::new();
+    opened.take(PACK_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    check_pack(&bytes)
+}
+
 /// Checks a pack file's bytes as a host does before it serves them.
-pub fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
+pub(super) fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
     let pack = PackFile::parse(bytes)?;
     let manifest = Arc::new(pack.manifest);
     Ok(PackReport {
@@ -176,7 +190,7 @@ fn run(mut command: Command, name: &str, progress: &mut dyn FnMut(&str)) -> Resu
             Ok(report)
         });
         for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).split(b'\n')) {
-            progress(&String::from_utf8_lossy(&line.map_err(failed)?));
+            progress(&String::from_utf8_lossy(&line?));
         }
         report.join().unwrap_or_else(|_| Err(std::io::Error::other("reading its report panicked")))
     });

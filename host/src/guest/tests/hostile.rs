@@ -11,7 +11,7 @@ use crate::model::pack::ImportName;
 
 /// A connector, part by part in WebAssembly's text form. Left as it is, it does nothing, and does it right.
 #[derive(Clone, Copy)]
-struct Parts {
+pub(super) struct Parts {
     /// What it imports beside nothing.
     imports: &'static str,
     /// Its memory.
@@ -46,7 +46,7 @@ const BUMP: &str = "(local $at i32)
 const PREPARED: &str = "(i32.store8 offset=8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";
 const NOTHING: &str = "(i32.const 2048)";
 
-const HARMLESS: Parts = Parts {
+pub(super) const HARMLESS: Parts = Parts {
     imports: "",
     memory: "(memory (export \"memory\") 2)",
     own: "",
@@ -57,7 +57,7 @@ const HARMLESS: Parts = Parts {
 };
 
 impl Parts {
-    fn component(&self) -> Bytes {
+    pub(super) fn component(&self) -> Bytes {
         let Parts { imports, memory, own, realloc, prepare, run, after_run } = self;
         let flow = "forebay:connector/flow@0.1.0";
         let text = format!(
@@ -79,7 +79,7 @@ impl Parts {
         let mut resolve = Resolve::default();
         let package = resolve.push_source("forebay-connector.wit", CONTRACT_TEXT).unwrap();
         let world = resolve.select_world(&[package], Some("connector")).unwrap();
-        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
         ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
     }
 

@@ -59,6 +59,7 @@ fn options(cache: PathBuf) -> GuestOptions {
     GuestOptions {
         cache,
         instances_max: 4,
+        long_calls_max: 1,
         memory_bytes_max: 512 * 1024 * 1024,
         ceilings: Ceilings::NONE,
         compilations_max: 1,

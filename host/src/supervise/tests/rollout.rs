@@ -41,6 +41,7 @@ impl Runtime {
         let guests = GuestOptions {
             cache: shared.directory.path().join("cache"),
             instances_max: 4,
+            long_calls_max: 1,
             memory_bytes_max: 64 * 1024 * 1024,
             ceilings: Ceilings::NONE,
             compilations_max: 1,
