@@ -13,6 +13,7 @@ use super::bindings::forebay::connector::types as wire;
 use super::bindings::{Connector, ConnectorPre};
 use super::cache::ArtifactCache;
 use super::call::{Call, within};
+use super::failure::refused;
 use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
 use super::rehearsal::Meter;
@@ -106,7 +107,8 @@ impl GuestHost {
             let compiled = shared.cache.get_or_compile(&shared.engine, &component, &given_up)?;
             let pre = link_and_try(&shared.engine, &manifest, &compiled)?;
             shared.loaded.fetch_add(1, Ordering::Relaxed);
-            Ok(Arc::new(LoadedGeneration { manifest, number, pre, engine: shared }))
+            let calls = Arc::new(Semaphore::new(manifest.limits.concurrency as usize));
+            Ok(Arc::new(LoadedGeneration { manifest, number, pre, calls, engine: shared }))
         });
         match tokio::time::timeout(self.shared.compilation_time_max, loading).await {
             Ok(loaded) => {
@@ -164,41 +166,47 @@ pub(super) fn link_and_try(
     let linked = link(&mut linker, &manifest.imports)
         .and_then(|()| linker.instantiate_pre(component))
         .and_then(ConnectorPre::new);
-    let tried = linked.and_then(|pre| {
-        let mut store = Store::new(engine, CallState::for_trial(manifest));
-        store.limiter(|state| &mut state.memory);
-        store.set_fuel(manifest.limits.fuel.min(TRIAL_FUEL_MAX))?;
-        // Fuel bounds it; nobody else waits for this thread.
-        store.set_epoch_deadline(u64::MAX / 2);
-        let instance = pre.instance_pre().instantiate(&mut store)?;
-        Connector::new(&mut store, &instance)?;
-        Ok(pre)
-    });
-    tried.map_err(|error| {
-        match error.downcast_ref::<Trap>() {
-            Some(Trap::OutOfFuel) => {
-                return LoadError(
-                    "the component cannot be instantiated: what it does at its start takes more fuel than a call has. Do \
-                     less at the start, or raise `limits.fuel`"
-                        .to_owned(),
-                );
-            }
-            Some(trap) => {
-                return LoadError(format!("the component cannot be instantiated: it ends at its start: {trap}"));
-            }
-            None => {}
+    let pre = linked.map_err(|error| unfit(&error))?;
+    let mut store = Store::new(engine, CallState::for_trial(manifest));
+    store.limiter(|state| &mut state.memory);
+    store.set_fuel(manifest.limits.fuel.min(TRIAL_FUEL_MAX)).map_err(|error| unfit(&error))?;
+    // Fuel bounds it; nobody else waits for this thread.
+    store.set_epoch_deadline(u64::MAX / 2);
+    let instance = pre
+        .instance_pre()
+        .instantiate(&mut store)
+        .map_err(|error| unstarted(&error, store.data(), &manifest.limits))?;
+    Connector::new(&mut store, &instance).map_err(|error| unfit(&error))?;
+    Ok(pre)
+}
+
+fn unfit(error: &wasmtime::Error) -> LoadError {
+    LoadError(format!(
+        "the component does not fit {}: {error:#}. Build it against the contract that this host serves",
+        check::CONTRACT_NAME
+    ))
+}
+
+/// Why no instance can be made.
+fn unstarted(error: &wasmtime::Error, state: &CallState, limits: &GuestLimits) -> LoadError {
+    let reason = match (state.memory.refused(), error.downcast_ref::<Trap>()) {
+        (Some(refusal), _) => refused(refusal, limits),
+        (None, Some(Trap::OutOfFuel)) => {
+            "what it does at its start takes more fuel than a call has. Do less at the start, or raise `limits.fuel`"
+                .to_owned()
         }
-        LoadError(format!(
-            "the component does not fit {}: {error:#}. Build it against the contract that this host serves",
-            check::CONTRACT_NAME
-        ))
-    })
+        (None, Some(trap)) => format!("it ends at its start: {trap}"),
+        (None, None) => return unfit(error),
+    };
+    LoadError(format!("the component cannot be instantiated: {reason}"))
 }
 
 /// A generation that is ready to be called.
 pub struct LoadedGeneration {
     pub(super) pre: ConnectorPre<CallState>,
     pub(super) engine: Arc<SharedEngine>,
+    /// Permits of its calls.
+    pub(super) calls: Arc<Semaphore>,
     manifest: Arc<Manifest>,
     number: GenerationNumber,
 }

@@ -47,6 +47,7 @@ const DEADLINE_MS_MAX: u64 = 300_000;
 const OUTPUT_KIB_MAX: u64 = 64 * 1_024;
 const MESSAGES_MAX: u64 = 1_024;
 const LOG_KIB_MAX: u64 = 1_024;
+const CONCURRENCY_MAX: u64 = 1_024;
 
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * 1_024;
@@ -148,7 +149,8 @@ fn import(value: &Value<'_>) -> Result<ImportName, LoadError> {
 }
 
 fn limits(value: Value<'_>) -> Result<GuestLimits, LoadError> {
-    let mut table = value.section(&["fuel", "memory_mib", "deadline_ms", "output_kib", "messages", "log_kib"])?;
+    let keys = ["fuel", "memory_mib", "deadline_ms", "output_kib", "messages", "log_kib", "concurrency"];
+    let mut table = value.section(&keys)?;
     let mut limits = GuestLimits::DEFAULT;
     if let Some(fuel) = table.optional("fuel") {
         limits.fuel = fuel.integer(1..=FUEL_MAX, "")?;
@@ -167,6 +169,9 @@ fn limits(value: Value<'_>) -> Result<GuestLimits, LoadError> {
     }
     if let Some(log) = table.optional("log_kib") {
         limits.log_bytes = log.integer(0..=LOG_KIB_MAX, " KiB")? * KIB;
+    }
+    if let Some(concurrency) = table.optional("concurrency") {
+        limits.concurrency = u32::try_from(concurrency.integer(1..=CONCURRENCY_MAX, "")?).unwrap_or(u32::MAX);
     }
     Ok(limits)
 }

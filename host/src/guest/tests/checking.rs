@@ -142,13 +142,13 @@ fn an_export_that_is_missing_is_named() {
     refused(
         "(component)",
         expect![
-            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports nothing. In Rust: `forebay_sdk::export!(..)`"
+            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports nothing. In Rust: `forebay_sdk::export!(..)`; in JavaScript: `export const flow = connector({ .. })`"
         ],
     );
     refused(
         &format!("(component {})", HOLLOW_FLOW.replace("forebay:connector/flow@", "acme:other/flow@")),
         expect![
-            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports `acme:other/flow@0.1.0`. In Rust: `forebay_sdk::export!(..)`"
+            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports `acme:other/flow@0.1.0`. In Rust: `forebay_sdk::export!(..)`; in JavaScript: `export const flow = connector({ .. })`"
         ],
     );
     refused(
