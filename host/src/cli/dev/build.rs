@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::admin::wire;
 use crate::cli::client::Client;
 use crate::env::Env;
-use crate::guest::{PackBuild, build_pack};
+use crate::guest::{PackBuild, Trial, build_pack};
 use crate::model::pack::Manifest;
 
 /// Lines of a compiler that are shown of a build that failed; the first ones say what to mend.
@@ -40,6 +40,7 @@ impl Builder {
                 folder: &folder_built,
                 output: Some(&output_written),
                 target_directory: target_directory.as_deref(),
+                trial: Trial::OfTheNext,
             };
             build_pack(wanted, &mut |line| lines.push(line.to_owned()))
                 .map_err(|error| failed(&lines, &error.to_string()))

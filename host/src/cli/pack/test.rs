@@ -18,7 +18,7 @@ use crate::cli::exit::Failure;
 use crate::cli::fixture::{self, EXPECTED_SUFFIX, Fixture};
 use crate::cli::output::{print, printable_lines};
 use crate::env::{self, Env};
-use crate::guest::{Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackBuild, PackFile, build_pack};
+use crate::guest::{Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackBuild, PackFile, Trial, build_pack};
 use crate::intake::Sample;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
@@ -107,8 +107,12 @@ pub(super) async fn test(arguments: Arguments) -> Result<(), Failure> {
 
 async fn report(arguments: &Arguments) -> anyhow::Result<Report> {
     let names = fixture::names(&arguments.folder.join(fixture::FOLDER))?;
-    let build =
-        PackBuild { folder: &arguments.folder, output: None, target_directory: arguments.target_directory.as_deref() };
+    let build = PackBuild {
+        folder: &arguments.folder,
+        output: arguments.output.as_deref(),
+        target_directory: arguments.target_directory.as_deref(),
+        trial: Trial::OfTheNext,
+    };
     let built = build_pack(build, &mut |line| eprintln!("{line}"))?;
     let pack = PackFile::parse(&fs::read(&built.file)?)?;
     let cache = tempfile::tempdir()?;

@@ -40,6 +40,18 @@ pub struct PackBuild<'p> {
     /// Where the compiler keeps its work: packs that share it share their dependencies. `target-guests` in the folder if
     /// there is none.
     pub target_directory: Option<&'p Path>,
+    /// Who finds out whether it can be instantiated.
+    pub trial: Trial,
+}
+
+/// Who compiles a component and makes an instance of it, to see whether that can be done. It takes a second, and half a minute with
+/// an engine for JavaScript in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial {
+    /// The build, before it writes the file.
+    OfTheBuild,
+    /// Whoever loads the file next, which is to be at once.
+    OfTheNext,
 }
 
 /// A pack that was built and checked.
@@ -86,7 +98,10 @@ pub fn build_pack(build: PackBuild<'_>, progress: &mut dyn FnMut(&str)) -> Resul
     };
     progress("checking the component");
     let manifest = Arc::new(manifest);
-    let surface = inspect(&manifest, &component)?;
+    let surface = match build.trial {
+        Trial::OfTheBuild => inspect(&manifest, &component)?,
+        Trial::OfTheNext => check::check(&component, &manifest.imports)?,
+    };
     let bytes = PackFile::encode(&manifest_text, &component)?;
     let file = match build.output {
         Some(output) => output.to_owned(),

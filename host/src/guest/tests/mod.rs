@@ -124,6 +124,7 @@ pub(crate) fn example(name: &str) -> PackFile {
         folder: &root.join("guest-examples").join(name),
         output: Some(&file),
         target_directory: Some(&target_directory().join("guests")),
+        trial: Trial::OfTheNext,
     };
     if let Err(error) = build_pack(build, &mut |line| lines.push(line.to_owned())) {
         panic!("{error}\n{}", lines.join("\n"));
