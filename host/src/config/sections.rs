@@ -304,8 +304,8 @@ impl Default for GuestConfig {
             messages_max: 1_024,
             log_bytes_max: units::MIB,
             compilations_max: 1,
-            // An engine for JavaScript takes ten seconds of a slow core.
-            compilation_time_max: Duration::from_secs(120),
+            // An engine for JavaScript takes half a minute of a core of its own.
+            compilation_time_max: Duration::from_secs(300),
         }
     }
 }

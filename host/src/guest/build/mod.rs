@@ -160,7 +160,7 @@ pub(super) fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
 
 fn inspect(manifest: &Arc<Manifest>, component: &[u8]) -> Result<Surface, LoadError> {
     let surface = check::check(component, &manifest.imports)?;
-    let engine = engine::on_demand()?;
+    let engine = engine::for_checking()?;
     let compiled = Component::new(&engine, component)
         .map_err(|error| LoadError(format!("the component cannot be compiled: {error:#}")))?;
     link_and_try(&engine, manifest, &compiled)?;

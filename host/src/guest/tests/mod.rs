@@ -63,7 +63,7 @@ fn options(cache: PathBuf) -> GuestOptions {
         memory_bytes_max: 512 * 1024 * 1024,
         ceilings: Ceilings::NONE,
         compilations_max: 1,
-        compilation_time_max: AMPLE,
+        compilation_time_max: 10 * AMPLE,
     }
 }
 
