@@ -118,16 +118,36 @@ async fn histories_come_by_every_outcome() {
     let mut random = StdRng::seed_from_u64(1);
     let mut side = Side::begin(Fixture::new().await).await;
     let mut outcomes = String::new();
-    for _ in 0..1_500 {
+    for _ in 0..3_000 {
         let step = Step::any(&mut random);
         outcomes += &side.apply(&step).await;
         side.fixture.advance(TICK);
     }
     let stats = side.fixture.store.stats().await.unwrap();
     for outcome in [
-        "Stored", "Duplicate", "Conflict", "Applied", "LeaseLost", "Continued", "reclaimed: true", "replay: true", "NotFinished",
-        "Replayed", "Already", "Admitted", "Moved", "Fenced", "TooLate", "Cancelled", "Rescheduled", "Redriven", "NotDead",
-        "Resolved", "NotUncertain", "Overtaken", "Drained",
+        "Stored",
+        "Duplicate",
+        "Conflict",
+        "Applied",
+        "LeaseLost",
+        "Continued",
+        "reclaimed: true",
+        "replay: true",
+        "NotFinished",
+        "Replayed",
+        "Already",
+        "Admitted",
+        "Moved",
+        "Fenced",
+        "TooLate",
+        "Cancelled",
+        "Rescheduled",
+        "Redriven",
+        "NotDead",
+        "Resolved",
+        "NotUncertain",
+        "Overtaken",
+        "Drained",
     ] {
         assert!(outcomes.contains(outcome), "no step came to {outcome}: {stats:?}");
     }

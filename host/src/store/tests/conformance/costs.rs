@@ -58,7 +58,10 @@ async fn no_operation_costs_more_beside_a_large_backlog() {
     });
     for (shape, few, many) in join_all(measured).await {
         for ((operation, few), (_, many)) in few.named().into_iter().zip(many.named()) {
-            assert!(many * 20 <= few * 21, "{shape:?}: a {operation} costs {many} beside {MANY} rows and {few} beside {FEW}");
+            assert!(
+                many * 20 <= few * 21,
+                "{shape:?}: a {operation} costs {many} beside {MANY} rows and {few} beside {FEW}"
+            );
         }
     }
 }

@@ -120,10 +120,7 @@ impl Side {
     async fn deliver(&mut self, by: By, generation: usize, parts: &[NewPart]) -> String {
         let events: Vec<NewEvent> = parts
             .iter()
-            .map(|part| NewEvent {
-                queue_class: part.class,
-                ..self.fixture.event(&part.key, part.source, part.body)
-            })
+            .map(|part| NewEvent { queue_class: part.class, ..self.fixture.event(&part.key, part.source, part.body) })
             .collect();
         let items: Vec<WorkItemId> = events.iter().map(|event| event.work_item_id).collect();
         let (route, ordering, coalescing) = match by {
@@ -317,7 +314,8 @@ impl Side {
         let (store, now) = (&self.fixture.store, self.fixture.now());
         let look = PeekRequest { rows_max: PEEK_ROWS_MAX, ..self.fixture.look() };
         let first = |limit| PageRequest { after: None, limit };
-        let newest_messages = store.list_messages(&MessageFilter::default(), PageRequest { after: None, limit: 10 }).await;
+        let newest_messages =
+            store.list_messages(&MessageFilter::default(), PageRequest { after: None, limit: 10 }).await;
         let mut seen = vec![
             ("cheap statistics", format!("{:?}", store.stats().await)),
             ("exact statistics", format!("{:?}", store.exact_stats(now).await)),

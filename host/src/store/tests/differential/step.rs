@@ -10,8 +10,7 @@ use crate::model::queue::QueueClass;
 use crate::store::{Installing, Resolution};
 
 /// Keys that engines may take for one another: by case, by accents, by what is not seen, by their beginning.
-const KEYS: [&str; 12] =
-    ["a", "A", "\u{e1}", "a\u{301}", "a b", " a", "a\t", "a%", "a_", "\u{df}", "ss", "\u{1f600}"];
+const KEYS: [&str; 12] = ["a", "A", "\u{e1}", "a\u{301}", "a b", " a", "a\t", "a%", "a_", "\u{df}", "ss", "\u{1f600}"];
 
 /// One event of a delivery.
 #[derive(Debug, Clone)]
@@ -64,28 +63,89 @@ pub(super) enum Attempt {
 /// One step. Numbers choose from what there is, whatever its length.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    Deliver { by: By, generation: usize, parts: Vec<NewPart> },
-    Claim { rows_max: u32, classes: Vec<QueueClass>, preference: Vec<QueueClass>, stale_only: bool, generations: usize },
+    Deliver {
+        by: By,
+        generation: usize,
+        parts: Vec<NewPart>,
+    },
+    Claim {
+        rows_max: u32,
+        classes: Vec<QueueClass>,
+        preference: Vec<QueueClass>,
+        stale_only: bool,
+        generations: usize,
+    },
     /// `again`: the row stays in the list, and is finished once more later.
-    Finish { held: usize, ending: Ending, again: bool },
-    Renew { count: usize },
-    SkipDead { item: usize },
-    Replay { item: usize },
+    Finish {
+        held: usize,
+        ending: Ending,
+        again: bool,
+    },
+    Renew {
+        count: usize,
+    },
+    SkipDead {
+        item: usize,
+    },
+    Replay {
+        item: usize,
+    },
     Sweep,
-    Install { digest: u8, installing: Installing },
-    Activate { number: usize, expected: Option<usize> },
-    Drain { from: usize, to: Option<usize> },
-    Publish { message: usize, attempt: Attempt, stale: bool },
-    Expire { message: usize },
-    Cancel { message: usize },
-    Reschedule { message: usize, after_ms: u64 },
-    Redrive { messages: Vec<usize> },
-    Resolve { message: usize, resolution: Resolution },
-    Gate { destination: &'static str, tenant: bool, gate: Gate, by_operator: bool },
-    Shard { shard: u16, renews: bool },
-    Beat { runtime: usize, leaves: bool },
-    List { state: Option<MessageState>, limit: u32 },
-    Pass { ms: u64 },
+    Install {
+        digest: u8,
+        installing: Installing,
+    },
+    Activate {
+        number: usize,
+        expected: Option<usize>,
+    },
+    Drain {
+        from: usize,
+        to: Option<usize>,
+    },
+    Publish {
+        message: usize,
+        attempt: Attempt,
+        stale: bool,
+    },
+    Expire {
+        message: usize,
+    },
+    Cancel {
+        message: usize,
+    },
+    Reschedule {
+        message: usize,
+        after_ms: u64,
+    },
+    Redrive {
+        messages: Vec<usize>,
+    },
+    Resolve {
+        message: usize,
+        resolution: Resolution,
+    },
+    Gate {
+        destination: &'static str,
+        tenant: bool,
+        gate: Gate,
+        by_operator: bool,
+    },
+    Shard {
+        shard: u16,
+        renews: bool,
+    },
+    Beat {
+        runtime: usize,
+        leaves: bool,
+    },
+    List {
+        state: Option<MessageState>,
+        limit: u32,
+    },
+    Pass {
+        ms: u64,
+    },
 }
 
 impl Step {
@@ -124,10 +184,7 @@ impl Step {
             },
             88 => Step::Shard { shard: random.random_range(0..2), renews: random.random() },
             89 => Step::Beat { runtime: random.random_range(0..3), leaves: random.random_range(0..4) == 0 },
-            90..92 => Step::List {
-                state: MessageState::ALL.choose(random).copied(),
-                limit: random.random_range(1..5),
-            },
+            90..92 => Step::List { state: MessageState::ALL.choose(random).copied(), limit: random.random_range(1..5) },
             92..98 => Step::Pass { ms: random.random_range(1..5_000) },
             // Longer than a lease.
             _ => Step::Pass { ms: 31_000 },
