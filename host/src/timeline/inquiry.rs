@@ -4,7 +4,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::lanes::Held;
+use crate::lanes::{CLASSES, Held, WorkClass};
 use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
@@ -42,6 +42,19 @@ pub struct ShardView {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<Held>,
+    /// How long each of its work classes had to wait for a turn.
+    pub waits: [WorkWait; CLASSES],
+}
+
+/// How long a work class had to wait for a turn, in records that others did meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkWait {
+    /// The class.
+    pub class: WorkClass,
+    /// The longest that it did, since the shard is owned.
+    pub longest: u64,
+    /// The longest that it may.
+    pub bound: u64,
 }
 
 /// A Destination Lane as its shard's owner sees it.

@@ -10,6 +10,7 @@
 //! a compaction; on its own thread that delays this shard's messages and nothing else, intake least of all. What waits
 //! for the store or for a timer is driven by the host's runtime as everywhere.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +31,7 @@ use super::source::{self, Source};
 use crate::env::{self, Env};
 use crate::lanes::WorkPlan;
 use crate::model::destination::{Destinations, ordering_fingerprint};
+use crate::model::names::Namespace;
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
 
@@ -50,6 +52,8 @@ pub(super) struct Shard {
     pub env: Env,
     pub poll: Duration,
     pub claimed_max: usize,
+    /// Tenants' shares of service.
+    pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
@@ -159,6 +163,7 @@ impl Shard {
             signals: signals.clone(),
             active: self.active.clone(),
             claimed_max: self.claimed_max,
+            weights: self.weights.clone(),
             work: self.work,
             time: self.time.clone(),
             clock_uncertainty_max: self.clock_uncertainty_max,

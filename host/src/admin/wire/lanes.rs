@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::rfc3339;
 use crate::model::destination_lane::OrderingDomain;
 use crate::store::{GateRow, ShardRow};
-use crate::timeline::{LaneView, ShardView};
+use crate::timeline::{self, LaneView, ShardView};
 
 /// `GET /api/v1/lanes`: what this runtime knows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -171,6 +171,20 @@ pub struct ShardHere {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<String>,
+    /// How long its work classes had to wait for a turn.
+    #[serde(default)]
+    pub waits: Vec<WorkWait>,
+}
+
+/// How long a work class had to wait for a turn, in records that others did meanwhile.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkWait {
+    /// The class.
+    pub class: String,
+    /// The longest that it did, since the shard is owned.
+    pub longest: u64,
+    /// The longest that it may.
+    pub bound: u64,
 }
 
 impl From<LaneView> for Lane {
@@ -228,6 +242,13 @@ impl From<ShardView> for ShardHere {
             in_flight: view.in_flight,
             lanes: view.lanes,
             held: view.held.map(|held| held.as_str().to_owned()),
+            waits: view.waits.iter().map(WorkWait::from).collect(),
         }
+    }
+}
+
+impl From<&timeline::WorkWait> for WorkWait {
+    fn from(wait: &timeline::WorkWait) -> Self {
+        Self { class: wait.class.as_str().to_owned(), longest: wait.longest, bound: wait.bound }
     }
 }

@@ -62,10 +62,12 @@ macro_rules! copied {
 }
 
 /// Files that are the author's, with the example's name in them.
-const OWN: [(&str, &str); 7] = copied! {
+const OWN: [(&str, &str); 9] = copied! {
     "pack.toml" <- "guest-examples/hello/pack.toml"
     "README.md" <- "guest-examples/hello/README.md"
     "src/lib.rs" <- "guest-examples/hello/src/lib.rs"
+    "fixtures/reminder.request.json" <- "guest-examples/hello/fixtures/reminder.request.json"
+    "fixtures/reminder.expected.json" <- "guest-examples/hello/fixtures/reminder.expected.json"
     "fixtures/greeting.request.json" <- "guest-examples/hello/fixtures/greeting.request.json"
     "fixtures/other.request.json" <- "guest-examples/hello/fixtures/other.request.json"
     "fixtures/greeting.expected.json" <- "guest-examples/hello/fixtures/greeting.expected.json"

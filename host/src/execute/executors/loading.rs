@@ -14,10 +14,12 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use super::{Row, Shared};
+use super::{Input, Row, Shared};
 use crate::env;
 use crate::model::event::Event;
-use crate::model::ids::EventId;
+use crate::model::ids::{EventId, WorkItemId};
+use crate::model::message::DueAction;
+use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{Disposition, StoreError};
 
 /// How often the store is asked for a batch before its rows go back.
@@ -46,12 +48,17 @@ enum Missing {
 impl Shared {
     /// Starts an execution for each row, as memory for its body becomes free.
     pub(super) async fn start(self: Arc<Self>, rows: Vec<Row>) {
-        let ids = event_ids(&rows);
-        let Ok(sizes) = self.ask(|| self.parts.store.event_sizes(&ids)).await else {
+        let (events, actions) = (event_ids(&rows), action_ids(&rows));
+        let store = &self.parts.store;
+        let sizes = self.ask(|| async { Ok((store.event_sizes(&events).await?, store.action_sizes(&actions).await?)) });
+        let Ok((events, actions)) = sizes.await else {
             return self.give_back(rows).await;
         };
         let count = rows.len();
-        let size = |row: &Row| sizes.get(&row.item.event_id).copied().unwrap_or(0);
+        let size = |row: &Row| {
+            let action = actions.get(&row.item.id).copied().unwrap_or(0);
+            events.get(&row.item.event_id).copied().unwrap_or(0) + action
+        };
         let shares: FuturesUnordered<_> = rows.into_iter().map(|row| self.ask_for_share(size(&row), row)).collect();
         let mut answers = shares.ready_chunks(count);
         while let Some(answered) = answers.next().await {
@@ -91,8 +98,8 @@ impl Shared {
 
     /// Loads the rows' Events, with one read if all of them can be read, and starts their executions.
     async fn load(self: &Arc<Self>, rows: Vec<Row>) {
-        match self.events(&rows).await {
-            Ok(events) => self.execute_all(rows, events),
+        match self.inputs(&rows).await {
+            Ok(inputs) => self.execute_all(rows, inputs),
             Err(Missing::Unavailable) => self.give_back(rows).await,
             Err(Missing::Unreadable) => {
                 for row in rows {
@@ -104,27 +111,24 @@ impl Shared {
 
     /// Loads one row's Event: what is wrong with it is not its neighbours' trouble.
     async fn load_alone(self: &Arc<Self>, row: Row) {
-        match self.events(std::slice::from_ref(&row)).await {
-            Ok(events) => self.execute_all(vec![row], events),
+        match self.inputs(std::slice::from_ref(&row)).await {
+            Ok(inputs) => self.execute_all(vec![row], inputs),
             Err(Missing::Unavailable) => self.give_back(vec![row]).await,
             Err(Missing::Unreadable) => {
                 let shared = Arc::clone(self);
-                let failing = shared.fail_without_event(row, "the event's row cannot be read");
+                let failing = shared.fail_without_input(row, "the event's row cannot be read");
                 drop(env::spawn_on(&self.parts.runtime, "executor", failing));
             }
         }
     }
 
-    fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut events: HashMap<EventId, Event>) {
+    fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut inputs: Inputs) {
         for row in rows {
             let shared = Arc::clone(self);
             let runtime = &self.parts.runtime;
-            match events.remove(&row.item.event_id) {
-                Some(event) => drop(env::spawn_on(runtime, "executor", shared.execute(row, event))),
-                None => {
-                    let failing = shared.fail_without_event(row, "the store has no such Event");
-                    drop(env::spawn_on(runtime, "executor", failing));
-                }
+            match inputs.take(&row.item) {
+                Ok(input) => drop(env::spawn_on(runtime, "executor", shared.execute(row, input))),
+                Err(reason) => drop(env::spawn_on(runtime, "executor", shared.fail_without_input(row, reason))),
             }
         }
     }
@@ -135,10 +139,12 @@ impl Shared {
         join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release))).await;
     }
 
-    async fn events(&self, rows: &[Row]) -> Result<HashMap<EventId, Event>, Missing> {
-        let ids = event_ids(rows);
-        let events = self.ask(|| self.parts.store.load_events(&ids)).await?;
-        Ok(events.into_iter().map(|event| (event.id, event)).collect())
+    async fn inputs(&self, rows: &[Row]) -> Result<Inputs, Missing> {
+        let (events, actions) = (event_ids(rows), action_ids(rows));
+        let store = &self.parts.store;
+        let loaded = self.ask(|| async { Ok((store.load_events(&events).await?, store.load_actions(&actions).await?)) });
+        let (events, actions) = loaded.await?;
+        Ok(Inputs { events: events.into_iter().map(|event| (event.id, event)).collect(), actions })
     }
 
     /// Asks the store until it answers, a bounded number of times.
@@ -165,6 +171,35 @@ impl Shared {
     }
 }
 
+/// What was loaded for the rows of a batch.
+struct Inputs {
+    events: HashMap<EventId, Event>,
+    actions: HashMap<WorkItemId, DueAction>,
+}
+
+impl Inputs {
+    /// What a row is executed with; or why it has none.
+    fn take(&mut self, item: &ClaimedWorkItem) -> Result<Input, &'static str> {
+        // Several actions may have come from one Event.
+        let event = self.events.get(&item.event_id).ok_or("the store has no such Event")?.clone();
+        let action = match item.work_type {
+            WorkType::ConnectorEvent => None,
+            WorkType::WorkflowActionApply => {
+                Some(self.actions.remove(&item.id).ok_or("the store has no such action")?)
+            }
+        };
+        Ok(Input { event, action })
+    }
+}
+
 fn event_ids(rows: &[Row]) -> Vec<EventId> {
-    rows.iter().map(|row| row.item.event_id).collect()
+    let mut ids: Vec<EventId> = rows.iter().map(|row| row.item.event_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+fn action_ids(rows: &[Row]) -> Vec<WorkItemId> {
+    let applies = |row: &&Row| row.item.work_type == WorkType::WorkflowActionApply;
+    rows.iter().filter(applies).map(|row| row.item.id).collect()
 }

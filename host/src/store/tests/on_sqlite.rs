@@ -2,6 +2,8 @@
 
 use super::*;
 
+#[path = "conformance/actions.rs"]
+mod actions;
 #[path = "conformance/claiming.rs"]
 mod claiming;
 #[path = "conformance/classes.rs"]

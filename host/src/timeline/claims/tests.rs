@@ -1,6 +1,7 @@
 //! Every order in which a claim's end and the feed's news of its message can arrive.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -95,7 +96,7 @@ impl Bench {
         .unwrap();
         let destinations =
             destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
-        let (schedule, claims) = (Schedule::new(), Claims::new(claims_max));
+        let (schedule, claims) = (Schedule::new(Arc::default()), Claims::new(claims_max));
         Self { _directory: directory, destinations, index, schedule, claims }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
+mod actions;
 mod crash;
 mod due;
 mod gates;
@@ -11,6 +12,7 @@ mod placement;
 mod receiver;
 mod recovery;
 mod why;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +44,7 @@ struct World {
     store: Store,
     receiver: Receiver,
     destinations: Destinations,
+    weights: BTreeMap<Namespace, u32>,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -64,7 +67,7 @@ impl World {
     async fn over(shared: Fixture) -> Self {
         let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
-        let mut world = Self { shared, clock, store, receiver, destinations: Destinations::new() };
+        let mut world = Self { shared, clock, store, receiver, destinations: Destinations::new(), weights: BTreeMap::new() };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -116,6 +119,7 @@ impl World {
             poll: Duration::from_millis(20),
             claimed_max,
             memory_bytes: 8 << 20,
+            namespace_weights: self.weights.clone(),
             clock_uncertainty_max: Duration::from_millis(100),
         };
         let runtime = self.shared.runtime();
