@@ -17,6 +17,7 @@ use crate::guest::{FlowOutput, Prepared};
 use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::message::DueAction;
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,

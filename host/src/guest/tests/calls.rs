@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use expect_test::{Expect, expect};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::model::ids::MessageId;
+use crate::model::message::DueAction;
 
 fn hostile(deed: serde_json::Value) -> Event {
     event("hostile", &[], deed.to_string())

@@ -23,10 +23,8 @@ async fn handed_off(fixture: &Fixture) -> (MessageId, WorkItemId) {
     (id, action.work_item.unwrap())
 }
 
-impl Fixture {
-    async fn claim_actions(&self) -> Vec<ClaimedWorkItem> {
-        self.store.claim(ClaimRequest { work_types: APPLY.to_vec(), ..self.request(8) }).await.unwrap()
-    }
+async fn claim_actions(fixture: &Fixture) -> Vec<ClaimedWorkItem> {
+    fixture.store.claim(ClaimRequest { work_types: APPLY.to_vec(), ..fixture.request(8) }).await.unwrap()
 }
 
 // TL-4, CLM-4
@@ -35,7 +33,7 @@ async fn an_action_is_handed_off_once_and_is_work_of_a_type_of_its_own() {
     let fixture = start().await;
     let (id, lease) = emitted(&fixture, fixture.action("remind", NOW)).await;
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Admitted { attempt: 1 });
-    assert!(fixture.claim_actions().await.is_empty(), "it is admitted, and no more");
+    assert!(claim_actions(&fixture).await.is_empty(), "it is admitted, and no more");
     assert!(record(&fixture, lease, id, 1, AfterAttempt::HandedOff).await);
     assert!(!record(&fixture, lease, id, 1, AfterAttempt::HandedOff).await, "it has been");
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(MessageState::HandedOff));
@@ -45,7 +43,7 @@ async fn an_action_is_handed_off_once_and_is_work_of_a_type_of_its_own() {
 
     assert!(fixture.claim(8).await.is_empty(), "whoever claims events does not see it");
     assert_eq!(fixture.store.peek(&fixture.look()).await.unwrap().next, []);
-    let claimed = fixture.claim_actions().await;
+    let claimed = claim_actions(&fixture).await;
     let [item] = &claimed[..] else { panic!("{claimed:?}") };
     assert_eq!((item.work_type, item.generation), (WorkType::WorkflowActionApply, crate::store::testing::GENERATION));
     let detail = fixture.store.message(id).await.unwrap().unwrap();
@@ -71,12 +69,12 @@ async fn whoever_lost_the_shard_or_the_attempt_hands_nothing_off() {
     fixture.advance(LEASE + LEASE);
     let next = acquire(&fixture, lease.shard.0).await;
     assert!(!record(&fixture, lease, id, 1, AfterAttempt::HandedOff).await, "another owner's shard");
-    assert!(fixture.claim_actions().await.is_empty());
+    assert!(claim_actions(&fixture).await.is_empty());
     // The next owner finds it admitted, and certainly not handed off.
     assert!(record(&fixture, next, id, 1, AfterAttempt::RetryAt(fixture.now())).await);
     assert_eq!(admit(&fixture, next, id, 1).await, Admission::Admitted { attempt: 2 });
     assert!(record(&fixture, next, id, 2, AfterAttempt::HandedOff).await);
-    assert_eq!(fixture.claim_actions().await.len(), 1);
+    assert_eq!(claim_actions(&fixture).await.len(), 1);
     fixture.assert_counted().await;
 }
 
@@ -97,7 +95,7 @@ async fn an_action_whose_key_is_known_is_not_stored_again() {
 async fn an_action_that_ended_badly_is_found_and_applied_again_as_one_child() {
     let fixture = start().await;
     let (id, work_item) = handed_off(&fixture).await;
-    let item = fixture.claim_actions().await.remove(0);
+    let item = claim_actions(&fixture).await.remove(0);
     assert_eq!(item.id, work_item);
     let dead = Disposition::Dead { failure: failure(), leaves_lane: true };
     assert_eq!(fixture.finish(&item, dead).await, Finished::Applied);
@@ -107,7 +105,7 @@ async fn an_action_that_ended_badly_is_found_and_applied_again_as_one_child() {
 
     let child = fixture.replay_first(work_item).await;
     assert_eq!(fixture.replay(work_item).await, Replayed::Already(child));
-    let claimed = fixture.claim_actions().await;
+    let claimed = claim_actions(&fixture).await;
     assert_eq!(claimed.iter().map(|item| item.id).collect::<Vec<_>>(), [child]);
     assert_eq!(fixture.store.load_actions(&[child]).await.unwrap()[&child].id, id);
     let message = fixture.store.message(id).await.unwrap().unwrap();
@@ -140,7 +138,7 @@ async fn an_action_keeps_its_generation_until_it_has_run_or_was_drained() {
     let lease = acquire(&fixture, shard.0).await;
     admit(&fixture, lease, moved.id, 1).await;
     assert!(record(&fixture, lease, moved.id, 1, AfterAttempt::HandedOff).await);
-    assert!(fixture.claim_actions().await.is_empty(), "it is the second generation's now");
+    assert!(claim_actions(&fixture).await.is_empty(), "it is the second generation's now");
     let request = ClaimRequest { generations: vec![second], work_types: APPLY.to_vec(), ..fixture.request(8) };
     assert_eq!(fixture.store.claim(request).await.unwrap().len(), 1);
 
