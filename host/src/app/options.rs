@@ -154,6 +154,9 @@ pub(super) fn announce(config: &Config, running: &Running) {
         namespaces = config.namespaces.len(),
         "the host serves"
     );
+    if workers_per_pack == 0 {
+        tracing::warn!("inbound.workers_per_pack is 0: this host works nothing off");
+    }
     if workers_per_pack > SLOTS_SAFE_MAX {
         tracing::warn!(
             workers_per_pack,

@@ -96,10 +96,11 @@ pub(super) const KEYS: &[Key] = &[
     key("admin.token_file", Kind::Text, "A file whose first line is the token, instead of `admin.token`."),
     number(
         "inbound.workers_per_pack",
-        1,
+        0,
         1_024,
         "Executors of each pack: events of it that are worked off at once. More than the default are allowed, and logged as \
-         unsafe.",
+         unsafe. With 0 this host takes deliveries in and leaves it to others on the same database to work them off, or to \
+         itself once it is started with more.",
     ),
     number(
         "inbound.max_processing_rows",

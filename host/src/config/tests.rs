@@ -106,13 +106,13 @@ fn unknown_keys_name_their_line_and_the_nearest_known_key() {
 #[test]
 fn wrong_values_name_their_place_and_what_is_expected() {
     check_refused(
-        "namespaces = 'default'\n[inbound]\nworkers_per_pack = 0\nstage_timing = 1\n[log]\nformat = 'xml'\n[intake]\nlisten \
+        "namespaces = 'default'\n[inbound]\nworkers_per_pack = -1\nstage_timing = 1\n[log]\nformat = 'xml'\n[intake]\nlisten \
          = 'localhost'\n[admin]\ntoken = 12345\n",
         &[("FOREBAY_FLOW_DEADLINE_MS", "10s"), ("FOREBAY_STORE_SHARDS", "-1")],
         expect![[r#"
             the configuration cannot be used:
               forebay.toml line 1: `namespaces` must be a list of texts
-              forebay.toml line 3: `inbound.workers_per_pack` must be a whole number from 1 to 1024
+              forebay.toml line 3: `inbound.workers_per_pack` must be a whole number from 0 to 1024
               forebay.toml line 4: `inbound.stage_timing` must be true or false
               forebay.toml line 6: `log.format` must be one of text, json
               forebay.toml line 8: `intake.listen` must be an address and a port, like 127.0.0.1:8080 or [::1]:8080
