@@ -17,24 +17,55 @@ forebay_sdk::export!(Hostile);
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Deed {
     PrepareLoop,
-    PreparePanic { message: String },
+    PreparePanic {
+        message: String,
+    },
     PrepareRead,
-    PrepareState { bytes: usize },
+    PrepareState {
+        bytes: usize,
+    },
     Loop,
     Allocate,
     AllocateCarefully,
-    Panic { message: String },
-    Return { bytes: usize },
-    Log { lines: u32, bytes: usize },
+    Panic {
+        message: String,
+    },
+    Return {
+        bytes: usize,
+    },
+    Log {
+        lines: u32,
+        bytes: usize,
+    },
     Abort,
     Recurse,
-    Reject { reason: String },
-    Invalid { reason: String },
-    Retry { delay_ms: Option<u64>, reason: String },
-    Other { reason: String },
-    Emit { count: u32, destination: String },
-    EmitFields { content_type: String, header: String, value: String },
-    EmitLater { after_ms: u64, at_ms: i64, expire_at_ms: i64 },
+    Reject {
+        reason: String,
+    },
+    Invalid {
+        reason: String,
+    },
+    Retry {
+        delay_ms: Option<u64>,
+        reason: String,
+    },
+    Other {
+        reason: String,
+    },
+    Emit {
+        count: u32,
+        destination: String,
+    },
+    EmitFields {
+        content_type: String,
+        header: String,
+        value: String,
+    },
+    EmitLater {
+        after_ms: u64,
+        at_ms: i64,
+        expire_at_ms: i64,
+    },
     Act {
         #[serde(default)]
         after_ms: u64,
@@ -45,8 +76,12 @@ enum Deed {
         deed: Option<Box<Deed>>,
     },
     /// Fails before this attempt.
-    Until { attempt: u32 },
-    Note { text: String },
+    Until {
+        attempt: u32,
+    },
+    Note {
+        text: String,
+    },
     Draw,
 }
 

@@ -152,7 +152,8 @@ fn check_weights(texts: &[String], known: &[Namespace], settings: &mut Settings)
     const KEY: &str = "timeline.namespace_weights";
     let mut weights = BTreeMap::new();
     for text in texts {
-        let parsed = text.split_once('=').map(|(name, weight)| (name.trim().parse::<Namespace>(), weight.trim().parse()));
+        let parsed =
+            text.split_once('=').map(|(name, weight)| (name.trim().parse::<Namespace>(), weight.trim().parse()));
         match parsed {
             Some((Ok(namespace), Ok(weight))) if (1..=WEIGHT_MAX).contains(&weight) => {
                 if !known.contains(&namespace) {
@@ -163,7 +164,8 @@ fn check_weights(texts: &[String], known: &[Namespace], settings: &mut Settings)
             }
             Some(_) | None => {
                 let shown: String = text.chars().take(80).collect();
-                let reason = format!("has `{shown}`, and must have `namespace=weight` with a weight from 1 to {WEIGHT_MAX}");
+                let reason =
+                    format!("has `{shown}`, and must have `namespace=weight` with a weight from 1 to {WEIGHT_MAX}");
                 settings.refuse(KEY, reason);
             }
         }

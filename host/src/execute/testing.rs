@@ -17,8 +17,8 @@ use crate::guest::{FlowOutput, Prepared};
 use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
-use crate::model::message::DueAction;
 use crate::model::ids::{EventId, WorkItemId};
+use crate::model::message::DueAction;
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
     Route, Verification,

@@ -283,14 +283,7 @@ pub struct WorkRound {
 impl WorkRound {
     /// Nobody has done anything yet.
     pub fn new(plan: WorkPlan) -> Self {
-        Self {
-            plan,
-            credit: [0; CLASSES],
-            at: 0,
-            granted: false,
-            waited: [None; CLASSES],
-            longest: [0; CLASSES],
-        }
+        Self { plan, credit: [0; CLASSES], at: 0, granted: false, waited: [None; CLASSES], longest: [0; CLASSES] }
     }
 
     /// The plan that it follows.

@@ -60,11 +60,7 @@ pub struct Terms {
 /// The terms of every pack's flow. Handing an action off fails for the host's own reasons only, and then has not happened:
 /// it is tried until it has.
 pub const FLOW_TERMS: Terms = Terms {
-    retry: RetryPolicy {
-        initial: Duration::from_millis(100),
-        max: Duration::from_secs(10),
-        failures_max: u32::MAX,
-    },
+    retry: RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(10), failures_max: u32::MAX },
     uncertain: UncertainPolicy::Retry,
     ordering: Ordering::None,
     limits: LaneLimits { messages: 256, bytes: 64 << 20 },

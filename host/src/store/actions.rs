@@ -145,7 +145,8 @@ impl Stored {
 
     /// The same, however often the transaction is done again.
     fn work_item_id(&self, at: Timestamp) -> WorkItemId {
-        let digest = Sha256::new().chain_update(self.id.as_bytes()).chain_update(self.generation.to_be_bytes()).finalize();
+        let digest =
+            Sha256::new().chain_update(self.id.as_bytes()).chain_update(self.generation.to_be_bytes()).finalize();
         let mut entropy = [0; 10];
         entropy.copy_from_slice(&digest[..10]);
         WorkItemId::new(at, entropy)

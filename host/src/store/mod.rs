@@ -81,8 +81,8 @@ pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair
 pub use finish::{Disposition, Finish, Finished, Successor};
 pub use gates::{GateChange, GateRow, SetBy};
 pub use inspect::{
-    ActionDetail, EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
-    PageRequest, WorkItemDetail,
+    ActionDetail, EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX,
+    Page, PageRequest, WorkItemDetail,
 };
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{

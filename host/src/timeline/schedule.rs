@@ -123,7 +123,9 @@ impl Schedule {
         }
         assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
         let (mut lane, weight) = match terms_of(destinations, &name.destination) {
-            Some(terms) if name.ordering.is_ordered() => (DestinationLane::ordered(terms.limits, CIRCUIT), terms.weight),
+            Some(terms) if name.ordering.is_ordered() => {
+                (DestinationLane::ordered(terms.limits, CIRCUIT), terms.weight)
+            }
             Some(terms) => (DestinationLane::new(terms.limits, CIRCUIT), terms.weight),
             None => {
                 tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");

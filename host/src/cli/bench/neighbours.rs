@@ -162,7 +162,9 @@ fn print(report: &Report) {
     println!("neighbours: {QUIET} quiet lanes of {}/s each, and three noisy ones", report.quiet_messages_per_second);
     println!("  on      {}", report.machine.describe());
     println!("  with    {}", report.durability);
-    for (what, Lateness { p50_ms, p99_ms, max_ms, messages, .. }) in [("alone", report.alone), ("beside", report.beside)] {
+    for (what, Lateness { p50_ms, p99_ms, max_ms, messages, .. }) in
+        [("alone", report.alone), ("beside", report.beside)]
+    {
         println!("  {what:<6}  p50 {p50_ms} ms   p99 {p99_ms} ms   max {max_ms} ms   ({messages} messages)");
     }
     println!("  ratio   {:.2} of the p99", report.ratio);

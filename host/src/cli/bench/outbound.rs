@@ -93,7 +93,8 @@ impl Seen {
     /// What has arrived there so far, which is forgotten.
     pub(super) fn take(&self, counts: impl Fn(&str) -> bool) -> Lateness {
         let seen = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut late: Vec<i64> = seen.into_iter().filter(|(name, _)| counts(name.as_str())).flat_map(|(_, late)| late).collect();
+        let mut late: Vec<i64> =
+            seen.into_iter().filter(|(name, _)| counts(name.as_str())).flat_map(|(_, late)| late).collect();
         late.sort_unstable();
         let at = |part: f64| {
             let place = (late.len() as f64 * part).ceil() as usize;
@@ -232,12 +233,18 @@ impl Outbound {
         let stop = CancellationToken::new();
         let destinations = Arc::clone(&self.destinations);
         let timeline =
-            Timeline::start(options, runtime, destinations, store, publisher.clone(), env.clone(), stop.clone()).await?;
+            Timeline::start(options, runtime, destinations, store, publisher.clone(), env.clone(), stop.clone())
+                .await?;
         Ok(Running { timeline, publisher, stop })
     }
 
     /// Waits until `done` says so of a count, and says on standard error how far it is.
-    pub(super) async fn until(&self, what: &str, wanted: usize, mut done: impl AsyncFnMut() -> usize) -> anyhow::Result<()> {
+    pub(super) async fn until(
+        &self,
+        what: &str,
+        wanted: usize,
+        mut done: impl AsyncFnMut() -> usize,
+    ) -> anyhow::Result<()> {
         let clock = &self.queue.env.clock;
         let began = clock.monotonic();
         let mut reported = began;
@@ -301,6 +308,7 @@ fn destination(name: &str, in_flight_messages: u32) -> anyhow::Result<Destinatio
 /// The memory that this process has, in MiB; 0 where nobody says.
 pub(super) fn resident_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse::<f64>().ok());
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse::<f64>().ok());
     kib.unwrap_or(0.0) / 1_024.0
 }

@@ -91,15 +91,7 @@ impl Queue {
             .install_pack(&pack, [1; 32], String::new(), component, Installing::Active, env.now())
             .await
             .context("installing the pack that rows are stored for")?;
-        Ok(Self {
-            store,
-            env: env.clone(),
-            pack,
-            generation: installed.number,
-            route,
-            namespace,
-            directory,
-        })
+        Ok(Self { store, env: env.clone(), pack, generation: installed.number, route, namespace, directory })
     }
 
     /// The folder that it is in.

@@ -151,7 +151,10 @@ impl Bench {
         let messages: Vec<NewMessage> = (0..wanted).map(|number| self.message(number, due_at)).collect();
         let before = self.published().await?;
         self.outbound.schedule("due", messages).await?;
-        ensure!(self.now() < due_at, "scheduling took longer than was foreseen: what is due was due before all of it was there");
+        ensure!(
+            self.now() < due_at,
+            "scheduling took longer than was foreseen: what is due was due before all of it was there"
+        );
         let store = self.outbound.queue.store.clone();
         let published = async || {
             let stats = store.stats().await.ok();
@@ -216,8 +219,14 @@ fn print(report: &Report) {
     println!("  with       {}", report.durability);
     println!("  scheduled  {:>8.0}/s   through the store, in bulk", report.scheduled_per_second);
     println!("  applied    {:>8.0}/s   from the store into the index", report.applied_per_second);
-    println!("  memory     {:>8.0} MiB with all of them pending ({:.0} before)", report.resident_mib, report.resident_before_mib);
-    println!("  due        {:>8.0}/s   {} at one moment, to their recorded outcomes", report.published_per_second, report.due);
+    println!(
+        "  memory     {:>8.0} MiB with all of them pending ({:.0} before)",
+        report.resident_mib, report.resident_before_mib
+    );
+    println!(
+        "  due        {:>8.0}/s   {} at one moment, to their recorded outcomes",
+        report.published_per_second, report.due
+    );
     let Lateness { p50_ms, p99_ms, max_ms, early, .. } = report.lateness;
     println!("  late       p50 {p50_ms} ms   p99 {p99_ms} ms   max {max_ms} ms   early {early}   ({}/s)", report.rate);
     println!("  restarted  {:>8.0} ms to the first publish", report.restart_to_first_publish_ms);

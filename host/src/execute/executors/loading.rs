@@ -142,7 +142,8 @@ impl Shared {
     async fn inputs(&self, rows: &[Row]) -> Result<Inputs, Missing> {
         let (events, actions) = (event_ids(rows), action_ids(rows));
         let store = &self.parts.store;
-        let loaded = self.ask(|| async { Ok((store.load_events(&events).await?, store.load_actions(&actions).await?)) });
+        let loaded =
+            self.ask(|| async { Ok((store.load_events(&events).await?, store.load_actions(&actions).await?)) });
         let (events, actions) = loaded.await?;
         Ok(Inputs { events: events.into_iter().map(|event| (event.id, event)).collect(), actions })
     }
@@ -184,9 +185,7 @@ impl Inputs {
         let event = self.events.get(&item.event_id).ok_or("the store has no such Event")?.clone();
         let action = match item.work_type {
             WorkType::ConnectorEvent => None,
-            WorkType::WorkflowActionApply => {
-                Some(self.actions.remove(&item.id).ok_or("the store has no such action")?)
-            }
+            WorkType::WorkflowActionApply => Some(self.actions.remove(&item.id).ok_or("the store has no such action")?),
         };
         Ok(Input { event, action })
     }

@@ -21,6 +21,7 @@ const PRESENT: Interval = Interval { earliest: NOW, latest: NOW };
 const CLAIMS_MAX: usize = 4;
 
 mod neighbours;
+mod signals;
 
 /// A shard's index and what works on it, with no store and no publisher.
 struct Bench {

@@ -287,7 +287,8 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
 fn the_number_of_a_key_that_nobody_needs_is_another_keys_of_the_same_destination() {
     let directory = TempDir::new().unwrap();
     let mut index = created(&directory);
-    let key = |destination: &str, key: &str| LaneName { ordering: OrderingDomain::Key(key.to_owned()), ..name(destination) };
+    let key =
+        |destination: &str, key: &str| LaneName { ordering: OrderingDomain::Key(key.to_owned()), ..name(destination) };
     let number = |index: &mut Index, name: &LaneName| {
         let mut step = index.begin();
         let number = step.lane_number(name);

@@ -43,7 +43,8 @@ pub(super) const CLAIM_BYTES: usize = 1_024;
 /// The work classes of a shard that may have claimed `claimed_max` messages at once, each of which has a place to settle
 /// in, and whose queues may take up `queue_bytes`.
 pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Result<WorkPlan, UnfitPlan> {
-    let kept = |weight, queue: Amount, turn_max, turn_time| WorkShare { weight, queue, turn_max, turn_time, reserve: queue };
+    let kept =
+        |weight, queue: Amount, turn_max, turn_time| WorkShare { weight, queue, turn_max, turn_time, reserve: queue };
     let page = PAGE_ROWS_MAX as usize;
     let due = TURN_MESSAGES_MAX as usize;
     let claims = Amount::of(claimed_max, CLAIM_BYTES);

@@ -53,7 +53,8 @@ async fn an_action_whose_owner_died_before_the_handoff_is_handed_off_once_by_the
     let action = world.shared.action("remind", world.now());
     let id = action.id;
     world.emit(vec![action]).await;
-    let dead = world.store.acquire_shard(ShardId(0), world.shared.runtime(), LEASE, world.now()).await.unwrap().unwrap();
+    let dead =
+        world.store.acquire_shard(ShardId(0), world.shared.runtime(), LEASE, world.now()).await.unwrap().unwrap();
     let request = AdmissionRequest { id, generation: 1 };
     let admitted = world.store.admit(dead, vec![request], world.now()).await.unwrap();
     assert_eq!(admitted, [Admission::Admitted { attempt: 1 }]);

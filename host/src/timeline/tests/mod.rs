@@ -67,7 +67,8 @@ impl World {
     async fn over(shared: Fixture) -> Self {
         let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
-        let mut world = Self { shared, clock, store, receiver, destinations: Destinations::new(), weights: BTreeMap::new() };
+        let mut world =
+            Self { shared, clock, store, receiver, destinations: Destinations::new(), weights: BTreeMap::new() };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }

@@ -54,12 +54,20 @@ pub(super) fn run(seed: u64, time: Duration, json: bool, env: &Env) -> anyhow::R
     if json {
         println!("{}", serde_json::to_string_pretty(&checked)?);
     } else {
-        println!("two-level sharing: {} random configurations of {SERVICES} services, seed {seed}", checked.configurations);
+        println!(
+            "two-level sharing: {} random configurations of {SERVICES} services, seed {seed}",
+            checked.configurations
+        );
         println!("  {} intervals, the tightest at {:.4} of its bound", checked.intervals, checked.tightest);
         println!("  {} violations", checked.violations.len());
     }
     let violations = &checked.violations;
-    ensure!(violations.is_empty(), "bounds do not hold in {} configurations: --seed {}", violations.len(), violations[0]);
+    ensure!(
+        violations.is_empty(),
+        "bounds do not hold in {} configurations: --seed {}",
+        violations.len(),
+        violations[0]
+    );
     Ok(())
 }
 

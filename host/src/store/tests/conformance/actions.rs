@@ -131,8 +131,7 @@ async fn an_action_keeps_its_generation_until_it_has_run_or_was_drained() {
 
     let first = crate::store::testing::GENERATION;
     fixture.store.cancel(ended.id, NOW).await.unwrap();
-    let drained =
-        fixture.store.drain_generation(&pack(), first, DrainTarget::Generation(second), NOW).await.unwrap();
+    let drained = fixture.store.drain_generation(&pack(), first, DrainTarget::Generation(second), NOW).await.unwrap();
     assert_eq!((drained.rows, drained.left), (1, 0));
     assert_eq!(serving().await, [2]);
     let lease = acquire(&fixture, shard.0).await;
