@@ -235,6 +235,8 @@ pub struct MessageDetail {
     pub status: Option<u16>,
     /// What went wrong last.
     pub error: Option<String>,
+    /// Its attempts, of all generations, of which nobody knows what they did: it may have arrived once more for each.
+    pub uncertain_attempts: u32,
     /// What it is, if it goes to its pack's flow.
     pub action: Option<Action>,
 }
@@ -467,6 +469,7 @@ impl From<store::MessageDetail> for MessageDetail {
             admitted_at: detail.admitted_at.map(rfc3339),
             status: detail.status,
             error: detail.error,
+            uncertain_attempts: detail.uncertain_attempts,
             action: detail.action.map(|action| Action {
                 name: action.name,
                 pack: action.pack.to_string(),

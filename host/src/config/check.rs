@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::checkpoints::CheckpointsDocument;
 use super::destinations::DestinationDocument;
 use super::sources::Settings;
 use super::{
@@ -32,6 +33,7 @@ pub(super) struct Document {
     database: DatabaseDocument,
     store: StoreConfig,
     timeline: TimelineConfig,
+    checkpoints: CheckpointsDocument,
     publish: PublishConfig,
     guest: GuestConfig,
     log: LogConfig,
@@ -84,6 +86,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     let namespaces = check_namespaces(document.namespaces.0, &mut settings);
     let namespace_weights = check_weights(&document.timeline.namespace_weights, &namespaces, &mut settings);
     let admin = check_admin(document.admin, &mut settings);
+    let checkpoints = document.checkpoints.check(&mut settings);
     let in_flight_max = document.publish.in_flight_max.min(document.timeline.claimed_max);
     let destinations = check_destinations(document.destinations, in_flight_max, &mut settings);
     if !settings.problems.is_empty() {
@@ -99,6 +102,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         database_url: document.database.url.map(|url| Secret::new(url.into_bytes())),
         store: document.store,
         timeline: document.timeline,
+        checkpoints,
         publish: document.publish,
         guest: document.guest,
         log: document.log,

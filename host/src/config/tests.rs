@@ -225,10 +225,37 @@ fn an_admin_listener_that_others_reach_needs_a_token() {
     assert!(matches!(config.admin.token, Some(TokenSource::Given(_))));
 }
 
+#[test]
+fn a_bucket_for_checkpoints_is_told_of_whole_and_instead_of_a_folder() {
+    check_refused(
+        "[checkpoints]\nfolder = '/mnt/checkpoints'\nendpoint = 'https://s3.example.com'\n",
+        &[],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 3: `checkpoints.endpoint` is for a bucket: set `checkpoints.bucket` too"#]],
+    );
+    check_refused(
+        "[checkpoints]\nfolder = '/mnt/checkpoints'\nbucket = 'ours'\nendpoint = 's3.example.com'\n",
+        &[("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who")],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 2: `checkpoints.folder` must not be set together with `checkpoints.bucket`
+          forebay.toml line 4: `checkpoints.endpoint` must be a URL like https://s3.example.com:9000
+          `checkpoints.secret_access_key` is needed for a bucket"#]],
+    );
+    let keys = [("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who"), ("FOREBAY_CHECKPOINTS_SECRET_ACCESS_KEY", "letters")];
+    let config = load("[checkpoints]\nbucket = 'ours'\nevery_seconds = 0\n", &keys).unwrap();
+    assert!(matches!(&config.checkpoints.place, CheckpointsPlace::Bucket(bucket) if bucket.region == "us-east-1"));
+    assert_eq!(config.checkpoints.every, None);
+}
+
 // OBS-3
 #[test]
 fn a_configuration_shows_no_secret() {
     let config = load("[admin]\ntoken = 'a-token-of-20-letters'\n", &[]).unwrap();
+    assert!(!format!("{config:?}").contains("letters"));
+    let keys = [("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who"), ("FOREBAY_CHECKPOINTS_SECRET_ACCESS_KEY", "letters")];
+    let config = load("[checkpoints]\nbucket = 'ours'\n", &keys).unwrap();
     assert!(!format!("{config:?}").contains("letters"));
 }
 

@@ -50,6 +50,8 @@ pub struct OutcomeRecord {
     pub attempt: u32,
     /// What becomes of the message.
     pub after: AfterAttempt,
+    /// Whether nobody knows what the attempt did to the destination.
+    pub uncertain: bool,
     /// The destination's HTTP status, if it gave one.
     pub status: Option<u16>,
     /// What went wrong, if anything, at most [`crate::model::failure::FAILURE_TEXT_BYTES_MAX`] bytes. Never a payload.

@@ -27,10 +27,12 @@ mod packs;
 mod peek;
 mod replay;
 mod runtimes;
+mod shard_checkpoints;
 mod shards;
 mod stats;
 mod sweep;
 mod time;
+mod withdrawals;
 
 mod behaviour;
 mod checkpoint;
@@ -93,15 +95,17 @@ pub use packs::{
 };
 pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
 pub use replay::Replayed;
-pub use runtimes::RUNTIMES_MAX;
+pub use runtimes::{RUNTIMES_MAX, Runtimes};
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
+pub use shard_checkpoints::CheckpointRow;
 pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 pub use time::DatabaseTime;
+pub use withdrawals::Withdrawal;
 
 use std::path::PathBuf;
 use std::sync::Arc;

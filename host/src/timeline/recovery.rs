@@ -50,12 +50,11 @@ fn outcome(row: &MessageEntry, destinations: &Destinations, now: Timestamp) -> O
         Some(terms) => (terms.retry, terms.uncertain),
         None => (NO_RETRY, UncertainPolicy::Hold),
     };
-    let outcome = match row.destination.is_flow() {
-        true => Outcome::Retriable { retry_after: None },
-        false => Outcome::Unknown,
-    };
+    let uncertain = !row.destination.is_flow();
+    let outcome = if uncertain { Outcome::Unknown } else { Outcome::Retriable { retry_after: None } };
     let attempt = row.attempt.max(1);
     let after = after_attempt(row.id, attempt, row.expire_at, &outcome, &retry, policy, now);
     let error = Some("the host ended during this attempt, or could not record what came of it".to_owned());
-    OutcomeRecord { id: row.id, generation: row.generation, attempt: row.attempt, after, status: None, error }
+    let (id, generation, attempt) = (row.id, row.generation, row.attempt);
+    OutcomeRecord { id, generation, attempt, after, uncertain, status: None, error }
 }

@@ -26,7 +26,7 @@ use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, NativeAnswer, NativeCall, Publisher};
 use crate::store::{CLAIM_ROWS_MAX, Disposition, Finish, Finished};
-use crate::timeline::{Timeline, TimelineOptions};
+use crate::timeline::{CheckpointOptions, CheckpointPlace, Timeline, TimelineOptions};
 
 /// Messages that one execution emits.
 const MESSAGES_PER_FINISH: usize = 100;
@@ -228,6 +228,11 @@ impl Outbound {
             memory_bytes: MEMORY_BYTES,
             namespace_weights: BTreeMap::new(),
             clock_uncertainty_max: Duration::from_secs(1),
+            checkpoints: CheckpointOptions {
+                place: CheckpointPlace::Folder(self.queue.folder().join("checkpoints")),
+                every: None,
+                kept: 1,
+            },
         };
         let runtime = RuntimeId::new(env.now(), env.id_entropy());
         let stop = CancellationToken::new();

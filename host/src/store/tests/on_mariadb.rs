@@ -6,6 +6,8 @@ use super::*;
 
 #[path = "conformance/actions.rs"]
 mod actions;
+#[path = "conformance/checkpoints.rs"]
+mod checkpoints;
 #[path = "conformance/claiming.rs"]
 mod claiming;
 #[path = "conformance/classes.rs"]

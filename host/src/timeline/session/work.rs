@@ -87,6 +87,7 @@ impl Session {
         let query = self.inquiry.is_some() || !self.inquiries.is_empty();
         let lease = self.holding.has_changed().unwrap_or(false);
         let gc = self.index.lanes().len() > LANES_KEPT && monotonic >= self.vacate_from;
+        let checkpoint = self.has_checkpoint_work(monotonic);
         self.work.next(|class| match class {
             WorkClass::LeaseFence => lease,
             WorkClass::Gc => gc,
@@ -95,7 +96,7 @@ impl Session {
             WorkClass::Expiry => expiry,
             WorkClass::DueScheduler => due,
             WorkClass::Query => query,
-            WorkClass::Checkpoint => false,
+            WorkClass::Checkpoint => checkpoint,
         })
     }
 
@@ -123,8 +124,8 @@ impl Session {
             (WorkClass::Expiry, Some(now)) => self.expire(lease, now).await?,
             (WorkClass::DueScheduler, Some(now)) => self.claim(lease, now)?,
             (WorkClass::Query, _) => self.answer()?,
+            (WorkClass::Checkpoint, _) => self.take_checkpoint_turn(lease).await,
             (WorkClass::Expiry | WorkClass::DueScheduler, None) => unreachable!("they have work at a known time only"),
-            (WorkClass::Checkpoint, _) => unreachable!("nobody asks for a copy"),
         };
         match class {
             // They change what is ready.

@@ -3,6 +3,7 @@
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
 mod actions;
+mod checkpoints;
 mod crash;
 mod due;
 mod gates;
@@ -45,6 +46,9 @@ struct World {
     receiver: Receiver,
     destinations: Destinations,
     weights: BTreeMap<Namespace, u32>,
+    /// Where checkpoints are kept, and how often they are made.
+    checkpoints: PathBuf,
+    every: Option<Duration>,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -67,8 +71,9 @@ impl World {
     async fn over(shared: Fixture) -> Self {
         let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
-        let mut world =
-            Self { shared, clock, store, receiver, destinations: Destinations::new(), weights: BTreeMap::new() };
+        let checkpoints = shared.directory.path().join("checkpoints");
+        let (destinations, weights) = (Destinations::new(), BTreeMap::new());
+        let mut world = Self { shared, clock, store, receiver, destinations, weights, checkpoints, every: None };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -122,6 +127,11 @@ impl World {
             memory_bytes: 8 << 20,
             namespace_weights: self.weights.clone(),
             clock_uncertainty_max: Duration::from_millis(100),
+            checkpoints: CheckpointOptions {
+                place: CheckpointPlace::Folder(self.checkpoints.clone()),
+                every: self.every,
+                kept: 2,
+            },
         };
         let runtime = self.shared.runtime();
         let stop = CancellationToken::new();

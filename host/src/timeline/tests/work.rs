@@ -76,6 +76,7 @@ async fn a_timeline_that_would_stand_still_does_not_start_and_says_why() {
         memory_bytes,
         namespace_weights: BTreeMap::new(),
         clock_uncertainty_max: SECOND,
+        checkpoints: CheckpointOptions { place: CheckpointPlace::Folder("checkpoints".into()), every: None, kept: 1 },
     };
     assert!(work_plan(&options(1_024, 64 << 20), 64).is_ok(), "the defaults do for as many shards as there may be");
     let refused =
