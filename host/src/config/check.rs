@@ -13,7 +13,6 @@ use super::{
     AdminConfig, Config, ConfigError, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, PublishConfig,
     ShutdownConfig, StoreConfig, TOKEN_BYTES_MIN, TimelineConfig, TokenSource,
 };
-use crate::lanes::WEIGHT_MAX;
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
 use crate::secrets::Secret;
@@ -150,6 +149,9 @@ fn check_namespaces(names: Vec<String>, settings: &mut Settings) -> Vec<Namespac
     }
     seen.into_iter().collect()
 }
+
+/// The largest weight of a tenant, as of a destination.
+const WEIGHT_MAX: u32 = 1_000;
 
 /// `namespace=weight` each.
 fn check_weights(texts: &[String], known: &[Namespace], settings: &mut Settings) -> BTreeMap<Namespace, u32> {

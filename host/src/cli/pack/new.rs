@@ -15,7 +15,7 @@ use crate::cli::output::print;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
-The folder holds the connector, its manifest, two fixtures, and a copy of the SDK and of the contract that
+The folder holds the connector, its manifest, three fixtures, and a copy of the SDK and of the contract that
 this host serves.
 
 Example:
