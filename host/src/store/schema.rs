@@ -34,6 +34,9 @@ const WRITER_BUSY_MAX: Duration = Duration::from_secs(1);
 /// How long a reader waits: WAL readers wait for next to nothing.
 const READER_BUSY_MAX: Duration = Duration::from_secs(1);
 
+/// Of a database that is made: a body of some kilobytes has a page of its own, where one half as large needs a chain of them.
+const PAGE_BYTES: u32 = 8 * 1024;
+
 /// Prepared statements kept a connection: more than there are texts.
 const STATEMENTS_MAX: usize = 512;
 
@@ -155,6 +158,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 pub(super) fn writer_options(path: &Path) -> SqliteConnectOptions {
     options(path)
         .thread_name(|_| "store-writer".to_owned())
+        .page_size(PAGE_BYTES)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(WRITER_BUSY_MAX)
