@@ -87,7 +87,7 @@ async fn a_guest_that_ends_without_a_word_is_described_by_where_it_was() {
     let failure = failure(&generation, json!({ "do": "abort" })).await;
     assert_eq!(failure.class, FailureClass::Trap);
     assert!(failure.message.starts_with("aborted without a message"), "{failure}");
-    assert!(failure.message.contains("hostile::Hostile"), "{failure}");
+    assert!(failure.message.contains("hostile::Deed::perform"), "{failure}");
 }
 
 #[tokio::test]
