@@ -44,8 +44,11 @@ impl Call {
         deadline: Instant,
     ) -> Result<Self, Failure> {
         let engine = &generation.engine;
+        let waits = engine.waiting.enter();
         let waiting = Arc::clone(&engine.permits).acquire_owned();
-        let permit = match tokio::time::timeout_at(deadline, waiting).await {
+        let permitted = tokio::time::timeout_at(deadline, waiting).await;
+        drop(waits);
+        let permit = match permitted {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) => return Err(Failure::new(FailureClass::NotRun, "the host is stopping")),
             Err(_) => {

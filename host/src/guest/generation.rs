@@ -16,6 +16,7 @@ use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
 use super::rehearsal::Meter;
 use super::ticker::Ticker;
+use super::waiting::WaitingCalls;
 use super::{FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
 use crate::model::event::Event;
@@ -35,6 +36,7 @@ pub struct GuestHost {
 pub(super) struct SharedEngine {
     pub(super) engine: Engine,
     pub(super) permits: Arc<Semaphore>,
+    pub(super) waiting: WaitingCalls,
     pub(super) ticker: Ticker,
     compilations: Arc<Semaphore>,
     cache: ArtifactCache,
@@ -59,6 +61,7 @@ impl GuestHost {
         let engine = engine::start(&options)?;
         let shared = SharedEngine {
             permits: Arc::new(Semaphore::new(options.instances_max as usize)),
+            waiting: WaitingCalls::default(),
             ticker: Ticker::start(&engine)?,
             compilations: Arc::new(Semaphore::new(options.compilations_max)),
             cache: ArtifactCache::open(&options.cache, &engine, env)?,
@@ -68,6 +71,11 @@ impl GuestHost {
             engine,
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Counts the calls that wait for an instance.
+    pub fn waiting_calls(&self) -> WaitingCalls {
+        self.shared.waiting.clone()
     }
 
     /// What guests hold now.

@@ -24,6 +24,7 @@ mod rehearsal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticker;
+mod waiting;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use bytes::Bytes;
 pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack};
 pub use self::check::Surface;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
+pub use self::waiting::WaitingCalls;
 pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;
 pub use self::rehearsal::{Outcome, Rehearsal};

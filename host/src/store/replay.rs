@@ -14,6 +14,7 @@ use super::connection::Row;
 use super::dialect::Lock;
 use super::lane::{LaneIds, Lanes};
 use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
+use super::projection::{Part, Projection};
 use super::statement::Statement;
 use super::stored::{Values, work_type_code};
 use super::unit::{Answers, Scope, Unit, all_written};
@@ -87,7 +88,8 @@ static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class FROM wanted \
+     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
+     work_item.projection_key IS NOT NULL FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
@@ -111,6 +113,7 @@ static RESERVE: Statement = Statement::update(
 struct Input {
     ordinal: i64,
     source_key: Option<String>,
+    route: RouteName,
     delivery_lane: Option<RouteName>,
     replayed_at: Option<Timestamp>,
 }
@@ -124,6 +127,7 @@ struct Parent {
     state: WorkState,
     lanes: LaneIds,
     queue_class: QueueClass,
+    is_projection: bool,
 }
 
 /// What a group of requests is about, held until the transaction ends.
@@ -198,6 +202,9 @@ impl Plan {
             queue_class: parent.queue_class,
             // Somebody asked for it: nothing makes it superfluous.
             coalesces: None,
+            projection: parent
+                .is_projection
+                .then(|| Projection { route: event.route.clone(), part: Part::Replay }),
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
         });
@@ -238,6 +245,7 @@ async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<Ha
             let input = Input {
                 ordinal: row.value(1)?,
                 source_key: row.value(2)?,
+                route: row.name(4)?,
                 delivery_lane: delivery_lane(row, 4)?,
                 replayed_at: row.optional_time(3)?,
             };
@@ -260,6 +268,7 @@ fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
         state: row.work_state(7)?,
         lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
         queue_class: row.queue_class(10)?,
+        is_projection: row.value(11)?,
     };
     Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
 }

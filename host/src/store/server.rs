@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::coverage::{self, CoverageRepair};
 use super::dialect::{Conflict, Engine};
 use super::examine::{self, Behaviour, Examination, ServerFacts};
-use super::schema::{MigrationReport, report};
+use super::schema::{MigrationReport, latest, report};
 use super::statement::Statement;
 use super::stored::values;
 use super::{LeaseTime, StoreError, link};
@@ -87,6 +87,11 @@ impl Server {
         writer.run("SET SESSION innodb_lock_wait_timeout = 5").await?;
         Ok(connection)
     }
+}
+
+/// The newest version of the schema on a server.
+pub(super) fn latest_version() -> i64 {
+    latest(&MIGRATOR)
 }
 
 /// Brings the schema of a server's database up to date.

@@ -203,6 +203,7 @@ impl Fixture {
             work_types: vec![WorkType::ConnectorEvent],
             classes: QueueClasses::ALL,
             preference: QueueClasses::NONE,
+            only: None,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(self.now(), self.entropy()),
@@ -256,5 +257,16 @@ impl Fixture {
         let item = self.claim(1).await.pop().unwrap();
         assert_eq!(self.finish(&item, done(messages)).await, Finished::Applied);
         ids
+    }
+}
+
+impl Store {
+    /// Takes all connections of the pool of readers, until the answer is dropped.
+    pub(crate) async fn hold_readers(&self) -> Vec<impl Sized + use<>> {
+        let mut held = Vec::new();
+        for _ in 0..self.readers.connections() {
+            held.push(self.readers.acquire().await.unwrap());
+        }
+        held
     }
 }

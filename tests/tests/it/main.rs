@@ -2,6 +2,7 @@
 
 mod batches;
 mod cli;
+mod coalescing;
 mod cluster;
 mod crash;
 mod full_disk;

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use self::tamper::Tampering;
-use super::testing::{Fixture, LEASE, START, done, env, namespace, options, pack};
+use super::testing::{Fixture, LEASE, Loss, START, done, env, namespace, options, pack};
 use super::*;
 use crate::env::ManualClock;
 use crate::model::failure::{Failure, FailureClass};
