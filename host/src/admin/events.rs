@@ -59,7 +59,10 @@ pub(super) async fn run(
             Err(ApiError::NotNow(format!("the claim limiter of pack `{}` says {reason}", item.pack)))
         }
         Some(WantedAnswer::Failed) => Err(ApiError::NotNow("the store did not answer the claim".to_owned())),
-        None => Err(ApiError::NotNow(format!("this host does not work pack `{}` off, or was asked for too much", item.pack))),
+        None => Err(ApiError::NotNow(format!(
+            "this host does not work pack `{}` off, or was asked for too much",
+            item.pack
+        ))),
     }
 }
 
@@ -69,7 +72,9 @@ async fn open_work_item(parts: &AdminParts, id: EventId) -> Result<WorkItemDetai
         return Err(ApiError::NotFound { what: format!("event {id}") });
     };
     let Some(last) = event.work_items.into_iter().next_back() else {
-        return Err(ApiError::NotFound { what: format!("work item of event {id} yet: `forebay doctor` lists such events") });
+        return Err(ApiError::NotFound {
+            what: format!("work item of event {id} yet: `forebay doctor` lists such events"),
+        });
     };
     if last.state.is_terminal() { Err(not_claimable(&last)) } else { Ok(last) }
 }

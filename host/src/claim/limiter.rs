@@ -327,9 +327,8 @@ mod tests {
     // PRS-3
     #[test]
     fn where_others_spend_the_budget_stale_rows_decide_whether_to_look() {
-        let decide = |stale_rows| {
-            admit(&Pressure { processing_rows: 10, processing_rows_max: 10, stale_rows, ..pressure() })
-        };
+        let decide =
+            |stale_rows| admit(&Pressure { processing_rows: 10, processing_rows_max: 10, stale_rows, ..pressure() });
         let stale_only = Admission::StaleOnly { rows: 10, reason: StaleOnlyReason::BudgetShared };
         assert_eq!(decide(Some(0)), Admission::Deny(Denial::BudgetShared));
         assert_eq!((decide(Some(3)), decide(None)), (stale_only, stale_only));

@@ -147,11 +147,7 @@ pub(super) async fn uncovered_of(
     Ok(SEEN.fetch(connection, ordinals, bind, uncovered).await?)
 }
 
-async fn missing_in(
-    connection: &mut Connection<'_>,
-    first: i64,
-    end: i64,
-) -> Result<Vec<(i64, EventId)>, StoreError> {
+async fn missing_in(connection: &mut Connection<'_>, first: i64, end: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
     let rows = connection.fetch_all(GAP, values![first, end]).await?;
     let missing = rows.iter().map(|row| Ok((row.value(0)?, EventId::from_bytes(row.bytes_16(1)?))));
     Ok(missing.collect::<Result<_, sqlx::Error>>()?)

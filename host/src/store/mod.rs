@@ -92,8 +92,8 @@ pub use messages::{
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
-pub use readers::PoolWaits;
 pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
+pub use readers::PoolWaits;
 pub use replay::Replayed;
 pub use runtimes::RUNTIMES_MAX;
 pub use schema::{MigrationReport, migrate};

@@ -202,9 +202,7 @@ impl Plan {
             queue_class: parent.queue_class,
             // Somebody asked for it: nothing makes it superfluous.
             coalesces: None,
-            projection: parent
-                .is_projection
-                .then(|| Projection { route: event.route.clone(), part: Part::Replay }),
+            projection: parent.is_projection.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
         });

@@ -120,6 +120,19 @@ impl FromStr for DatabaseUrl {
     }
 }
 
+#[cfg(test)]
+impl DatabaseUrl {
+    /// The same database, for another user without a password.
+    pub(super) fn for_user(&self, user: &str) -> Self {
+        Self(self.0.clone().username(user))
+    }
+
+    /// The database's name.
+    pub(super) fn database(&self) -> &str {
+        self.0.get_database().unwrap_or_default()
+    }
+}
+
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = self.0.get_database().unwrap_or_default();

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 pub(crate) use super::loss::Loss;
+use super::readers::Reader;
 use super::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent,
     PeekRequest, Store, StoreOptions,
@@ -262,11 +263,16 @@ impl Fixture {
 
 impl Store {
     /// Takes all connections of the pool of readers, until the answer is dropped.
-    pub(crate) async fn hold_readers(&self) -> Vec<impl Sized + use<>> {
-        let mut held = Vec::new();
+    pub(crate) async fn hold_readers(&self) -> HeldReaders {
+        let mut readers = Vec::new();
         for _ in 0..self.readers.connections() {
-            held.push(self.readers.acquire().await.unwrap());
+            readers.push(self.readers.acquire().await.unwrap());
         }
-        held
+        HeldReaders { _readers: readers }
     }
+}
+
+/// Connections that nobody else gets.
+pub(crate) struct HeldReaders {
+    _readers: Vec<Reader>,
 }

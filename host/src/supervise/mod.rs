@@ -331,6 +331,11 @@ impl Supervisor {
             reasons.push(format!("generation {number} of pack `{pack}` could not be loaded: {error}"));
         }
         reasons.extend(state.gates.gaps().into_iter().map(|gap| gap.seen));
+        let unconfirmed = |pack: &PackName| state.gates.verdict(pack) == Verdict::Undecided;
+        let idle = self.shared.generations.packs().into_iter().filter(|pack| !state.pools.contains_key(pack));
+        for pack in idle.filter(unconfirmed) {
+            reasons.push(format!("pack `{pack}` waits until the store is confirmed to have all that its work needs"));
+        }
         reasons.extend(state.closed.iter().chain(&state.refused).cloned());
         let now = self.shared.parts.env.clock.monotonic();
         // A pool that has nothing to execute anything by does not drain, and need not.

@@ -115,7 +115,9 @@ impl Pool {
             let reason = if configured { Rebuild::Dead } else { Rebuild::Configuration };
             match reason {
                 Rebuild::Dead => tracing::error!(%pack, "the claim scheduler is dead; it is rebuilt"),
-                Rebuild::Configuration => tracing::info!(%pack, "the claim scheduler is configured otherwise; it is rebuilt"),
+                Rebuild::Configuration => {
+                    tracing::info!(%pack, "the claim scheduler is configured otherwise; it is rebuilt")
+                }
             }
             counter!(REBUILDS, "pack" => pack.to_string(), "reason" => reason.as_str()).increment(1);
             self.claim = claim.clone();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_tests::world::{World, event_ids, signed};
 use forebay_tests::wait;
+use forebay_tests::world::{World, event_ids, signed};
 use http::StatusCode;
 use serde_json::{Value, json};
 

@@ -2,14 +2,15 @@
 
 mod batches;
 mod cli;
-mod coalescing;
 mod cluster;
+mod coalescing;
 mod crash;
 mod full_disk;
 mod https;
 mod newcomer;
 mod overload;
 mod pipeline;
+mod queue;
 mod rollout;
 mod shutdown;
 mod startup;

@@ -62,7 +62,11 @@ async fn what_is_wanted_waits_like_everything_else() {
     starts.recv().await.unwrap();
     executors.idle().await;
     assert_eq!(harness.detail(head).await.state, WorkState::Delayed);
-    assert_eq!(want(&handle, &mut scheduler, &harness, head).await, WantedAnswer::NotClaimable, "its time has not come");
+    assert_eq!(
+        want(&handle, &mut scheduler, &harness, head).await,
+        WantedAnswer::NotClaimable,
+        "its time has not come"
+    );
     harness.clock.advance(Duration::from_secs(60));
     handle.measured(HostPressure { disk: Level::Exhausted, ..HostPressure::default() });
     assert_eq!(want(&handle, &mut scheduler, &harness, head).await, WantedAnswer::Denied("disk"));

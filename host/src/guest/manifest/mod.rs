@@ -228,7 +228,9 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
             }
             None
         }
-        (Ordering::Source, _) => Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?),
+        (Ordering::Source, _) => {
+            Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?)
+        }
         (Ordering::Delivery, _) => table.optional("source_key").map(key_rule).transpose()?,
     };
     let failed_head = failed_head(&mut table, coalescing)?;

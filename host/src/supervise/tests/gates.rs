@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::claim::WantedAnswer;
+use crate::env;
 use crate::model::queue::QueueClass;
 use crate::store::Tampering;
 
@@ -98,7 +99,6 @@ async fn a_store_that_does_not_answer_stops_no_pool() {
     let supervisor = supervise(&harness).await;
     work_off(&harness, "before").await;
     let held = harness.store.hold_readers().await;
-    harness.store.lose_answer(crate::store::testing::Loss::BeforeCommit);
     // As a look does whose probe was answered, and nothing else.
     supervisor.confirm().await;
     assert_eq!(supervisor.state().pools.len(), 1);
@@ -121,6 +121,8 @@ async fn nothing_is_claimed_before_all_is_confirmed() {
     supervisor.loaded(&pack(), harness.generation, flow);
     let [id] = harness.enqueue(["a"]).await;
     assert!(supervisor.state().pools.is_empty());
+    let reason = "pack `github` waits until the store is confirmed to have all that its work needs";
+    assert_eq!(supervisor.readiness().reasons, [reason]);
     assert_eq!(supervisor.run_next(&pack(), id, QueueClass::Default).await, None);
     supervisor.confirm().await;
     assert_eq!(supervisor.state().pools.len(), 1);

@@ -70,7 +70,8 @@ async fn a_row_that_is_asked_for_is_taken_if_any_claim_would_take_it() {
     let only = |id| ClaimRequest { only: Some(id), ..fixture.request(1) };
     let claim = async |request: ClaimRequest| fixture.store.claim(request).await.unwrap();
     assert!(claim(only(behind)).await.is_empty(), "it is not the head");
-    let mut elsewhere = vec![ClaimRequest { stale_only: true, ..only(head) }, ClaimRequest { generations: vec![], ..only(head) }];
+    let mut elsewhere =
+        vec![ClaimRequest { stale_only: true, ..only(head) }, ClaimRequest { generations: vec![], ..only(head) }];
     elsewhere.push(ClaimRequest { work_types: vec![WorkType::WorkflowActionApply], ..only(head) });
     elsewhere.push(ClaimRequest { classes: QueueClasses::of(&[QueueClass::Bulk]), ..only(head) });
     elsewhere.push(ClaimRequest { pack: "gitlab".parse().unwrap(), ..only(head) });

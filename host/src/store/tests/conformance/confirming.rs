@@ -25,7 +25,7 @@ async fn repair(fixture: &Fixture) -> u64 {
 // RDY-1: a column that claims are made with is gone, and comes back.
 #[tokio::test]
 async fn what_the_schema_lacks_is_a_gap_and_a_store_that_does_not_answer_is_none() {
-    let fixture = start().await;
+    let fixture = start_with(|options| options.read_timeout = Duration::from_millis(500)).await;
     assert_eq!(fixture.store.confirm_claims().await.unwrap(), None);
     for (away, back) in [
         ("ALTER TABLE lane RENAME COLUMN head TO chief", "ALTER TABLE lane RENAME COLUMN chief TO head"),

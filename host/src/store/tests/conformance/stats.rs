@@ -7,9 +7,9 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::store::stored::values;
 use crate::model::message::AfterAttempt;
 use crate::model::pack::Coalescing;
+use crate::store::stored::values;
 
 /// A history that a seed decides, of everything that moves a row from one state to another.
 struct History {
@@ -279,7 +279,8 @@ async fn no_event_is_written_after_it_was_stored() {
         if step % 100 == 99 {
             let after = events(&mut tampering).await;
             assert!(after.len() > before.len(), "step {step}: something was delivered");
-            let kept: Vec<_> = after.iter().filter(|(ordinal, _)| before.iter().any(|(old, _)| old == ordinal)).collect();
+            let kept: Vec<_> =
+                after.iter().filter(|(ordinal, _)| before.iter().any(|(old, _)| old == ordinal)).collect();
             assert!(kept.into_iter().eq(&before), "step {step}");
             before = after;
         }
@@ -308,7 +309,11 @@ async fn an_event_is_counted_once_with_its_work_item_or_without() {
     assert!(fixture.store.work_item(lost).await.unwrap().is_none());
     let exact = fixture.store.exact_stats(fixture.now()).await.unwrap();
     let counts = [WorkState::Ready, WorkState::Processing, WorkState::Done].map(|state| exact.rows.work_items[&state]);
-    assert_eq!((counts, exact.uncovered), ([1, 0, 1], 1), "the replay, nobody, the one that ended; and the one that has none");
+    assert_eq!(
+        (counts, exact.uncovered),
+        ([1, 0, 1], 1),
+        "the replay, nobody, the one that ended; and the one that has none"
+    );
     assert_eq!(exact.rows.work_items, exact.counters.work_items);
 }
 
