@@ -32,6 +32,7 @@ mod sink;
 mod tests;
 
 pub use metrics::describe;
+pub use trust::client_config as client_tls;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -154,7 +155,7 @@ impl Publisher {
             idle_connections_max: options.idle_connections_max,
             idle_timeout: options.idle_timeout,
         };
-        let tls = trust::client_config(options.ca_file.as_deref()).map_err(PublishError)?;
+        let tls = trust::client_config("publish.ca_file", options.ca_file.as_deref()).map_err(PublishError)?;
         let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
         let route = |destination: &Destination| {

@@ -332,7 +332,8 @@ impl Supervisor {
         }
         reasons.extend(state.gates.gaps().into_iter().map(|gap| gap.seen));
         let unconfirmed = |pack: &PackName| state.gates.verdict(pack) == Verdict::Undecided;
-        let idle = self.shared.generations.packs().into_iter().filter(|pack| !state.pools.contains_key(pack));
+        let works = self.shared.options.execute.slots > 0;
+        let idle = self.shared.generations.packs().into_iter().filter(|pack| works && !state.pools.contains_key(pack));
         for pack in idle.filter(unconfirmed) {
             reasons.push(format!("pack `{pack}` waits until the store is confirmed to have all that its work needs"));
         }
@@ -392,6 +393,10 @@ impl Supervisor {
             let Some(pool) = state.pools.remove(&pack) else { continue };
             let stopping = env::spawn("pool stop", pool.drain(self.shared.options.drain));
             state.stopping.insert(pack, stopping);
+        }
+        if self.shared.options.execute.slots == 0 {
+            // This runtime only takes deliveries in.
+            return;
         }
         for pack in self.shared.generations.packs() {
             let idle = !state.pools.contains_key(&pack) && !state.stopping.contains_key(&pack);
