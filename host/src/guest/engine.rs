@@ -24,6 +24,11 @@ pub(super) const MEMORIES_PER_CALL: u32 = 2;
 pub(super) const TABLES_PER_CALL: u32 = 4;
 /// Entries of one table: one for each function that is called by reference.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 20_000;
+/// What an instance's place keeps of memory and tables for the next instance: it is written back to what it was at first, and
+/// only where it was written to if the kernel can tell. Giving it back to the system instead makes every core forget its
+/// addresses, after each call.
+const MEMORY_KEPT_BYTES: usize = 1024 * 1024;
+const TABLE_KEPT_BYTES: usize = 64 * 1024;
 /// The host's own record of an instance.
 const INSTANCE_BYTES_MAX: usize = 1024 * 1024;
 
@@ -84,6 +89,8 @@ fn pool(options: &GuestOptions) -> Result<PoolingAllocationConfig, LoadError> {
         .max_core_instance_size(INSTANCE_BYTES_MAX)
         .table_elements(TABLE_ELEMENTS_MAX)
         .max_memory_size(memory_bytes)
-        .pagemap_scan(Enabled::No);
+        .linear_memory_keep_resident(MEMORY_KEPT_BYTES)
+        .table_keep_resident(TABLE_KEPT_BYTES)
+        .pagemap_scan(Enabled::Auto);
     Ok(pool)
 }

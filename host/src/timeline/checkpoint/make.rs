@@ -173,7 +173,12 @@ impl Checkpoints {
     }
 
     /// Removes what no checkpoint names that counts.
-    pub(super) async fn clean_up(&self, lease: &ShardLease, kept: &[CheckpointRow], existing: &HashMap<ObjectPath, u64>) {
+    pub(super) async fn clean_up(
+        &self,
+        lease: &ShardLease,
+        kept: &[CheckpointRow],
+        existing: &HashMap<ObjectPath, u64>,
+    ) {
         let mut needed = HashSet::new();
         for row in kept {
             needed.insert(self.manifest_path(row.shard, row.epoch, row.number));
