@@ -168,6 +168,7 @@ async fn a_runtime_without_workers_is_ready_and_leaves_the_queue_to_others() {
     options.execute.slots = 1;
     let other = Supervisor::idle(options, parts(&harness));
     other.loaded(&pack(), harness.generation, native());
+    other.confirm().await;
     while harness.detail(id).await.state != WorkState::Done {
         tokio::task::yield_now().await;
     }

@@ -194,8 +194,10 @@ async fn a_generation_comes_while_the_active_one_ends() {
             let case = format!("enqueue first: {enqueue_first}, queued before: {queued_before}");
             let mut order = first.drain().await;
             assert_eq!(order.pop(), Some(last), "{case}");
-            // What was queued is superseded if the last one came before it was activated, and runs otherwise.
-            assert_eq!(order, if enqueue_first { vec![] } else { Vec::from_iter(queued) }, "{case}");
+            // What was queued is superseded if the last one came before it was activated, and runs otherwise. An enqueue that was
+            // first in line may lose a deadlock to the end and be done again after it.
+            let ran = Vec::from_iter(queued);
+            assert!(order == ran || (enqueue_first && order.is_empty()), "{case}: {order:?}");
             first.assert_counted().await;
         }
     }

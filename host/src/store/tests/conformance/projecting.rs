@@ -196,9 +196,9 @@ async fn whoever_takes_the_active_generation_over_activates_its_successor() {
     let first = deliver(&fixture, "d-1").await;
     let lost = fixture.claim(1).await.pop().unwrap();
     let queued = deliver(&fixture, "d-2").await;
-    let fixture = fixture.reopen().await;
     assert!(fixture.claim(10).await.is_empty());
     fixture.advance(LEASE * 2);
+    let fixture = fixture.reopen().await;
     let owner = fixture.claim(10).await.pop().unwrap();
     assert_eq!(owner.id, first);
     assert_eq!(fixture.finish(&lost, done(vec![])).await, Finished::LeaseLost);

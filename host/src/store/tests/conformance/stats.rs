@@ -18,6 +18,7 @@ struct History {
     held: Vec<ClaimedWorkItem>,
     dead: Vec<WorkItemId>,
     messages: Vec<MessageId>,
+    runtime: RuntimeId,
     leases: Vec<ShardLease>,
     /// The states that some row was found in.
     seen: (BTreeSet<WorkState>, BTreeSet<MessageState>),
@@ -26,14 +27,23 @@ struct History {
 impl History {
     async fn begin(seed: u64) -> Self {
         let fixture = start().await;
-        let mut leases = Vec::new();
-        for shard in 0..fixture.store.shard_count() {
-            let lease = fixture.store.acquire_shard(ShardId(shard), fixture.runtime(), LEASE * 1_000, START);
-            leases.push(lease.await.unwrap().unwrap());
-        }
+        let runtime = fixture.runtime();
         let random = StdRng::seed_from_u64(seed);
         let seen = Default::default();
-        Self { fixture, random, held: Vec::new(), dead: Vec::new(), messages: Vec::new(), leases, seen }
+        let (held, dead, messages, leases) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut history = Self { fixture, random, held, dead, messages, runtime, leases, seen };
+        history.acquire_shards().await;
+        history
+    }
+
+    /// Has all shards from here on.
+    async fn acquire_shards(&mut self) {
+        self.leases.clear();
+        let (store, now) = (&self.fixture.store, self.fixture.now());
+        for shard in 0..store.shard_count() {
+            let lease = store.acquire_shard(ShardId(shard), self.runtime, LEASE * 1_000, now).await;
+            self.leases.push(lease.unwrap().unwrap());
+        }
     }
 
     async fn step(&mut self) {
@@ -166,6 +176,7 @@ impl History {
                 self.fixture.store.close().await;
                 self.fixture.store = Store::open(self.fixture.options.clone(), env(&self.fixture.clock)).await.unwrap();
                 self.held.clear();
+                self.acquire_shards().await;
             }
         }
     }

@@ -292,6 +292,7 @@ impl Side {
                 };
                 let outcome = OutcomeRecord {
                     id: entry.id,
+                    uncertain: false,
                     generation: entry.generation,
                     attempt: entry.attempt + 1,
                     after,
