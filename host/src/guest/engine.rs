@@ -46,9 +46,27 @@ pub(super) fn start(options: &GuestOptions) -> Result<Engine, LoadError> {
     })
 }
 
-/// An engine without a pool: for checking a pack.
-pub(super) fn on_demand() -> Result<Engine, LoadError> {
-    Engine::new(&config()).map_err(|error| LoadError(format!("the WebAssembly engine does not start: {error:#}")))
+/// An engine with the same pool that neither meters nor interrupts, for comparison.
+pub(super) fn bare(options: &GuestOptions) -> Result<Engine, LoadError> {
+    let mut config = config();
+    config.consume_fuel(false).epoch_interruption(false);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)?));
+    Engine::new(&config).map_err(does_not_start)
+}
+
+/// An engine without a pool that compiles on every core: for checking a pack, while nothing is served.
+pub(super) fn for_checking() -> Result<Engine, LoadError> {
+    let mut config = config();
+    config.parallel_compilation(true);
+    Engine::new(&config).map_err(does_not_start)
+}
+
+fn on_demand() -> Result<Engine, LoadError> {
+    Engine::new(&config()).map_err(does_not_start)
+}
+
+fn does_not_start(error: wasmtime::Error) -> LoadError {
+    LoadError(format!("the WebAssembly engine does not start: {error:#}"))
 }
 
 fn config() -> Config {

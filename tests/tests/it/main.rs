@@ -5,6 +5,8 @@ mod cli;
 mod cluster;
 mod coalescing;
 mod crash;
+mod dev;
+mod examples;
 mod full_disk;
 mod https;
 mod newcomer;
