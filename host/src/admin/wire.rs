@@ -109,6 +109,7 @@ pub struct MessageCounts {
     pub cancelled: u64,
     pub expired: u64,
     pub dead: u64,
+    pub handed_off: u64,
 }
 
 /// An event in a listing.
@@ -175,6 +176,7 @@ pub struct WorkItem {
     pub finished_at: Option<String>,
     pub replay_of: Option<String>,
     pub replayed_at: Option<String>,
+    pub action: Option<String>,
 }
 
 /// `POST /api/v1/work-items/{id}/replay`.
@@ -203,6 +205,7 @@ pub struct MessageSummary {
     pub event_id: String,
     pub work_item_id: String,
     pub namespace: String,
+    pub adapter: String,
     pub destination: String,
     pub state: String,
     pub generation: u32,
@@ -237,6 +240,21 @@ pub struct MessageDetail {
     pub error: Option<String>,
     /// Its attempts, of all generations, of which nobody knows what they did: it may have arrived once more for each.
     pub uncertain_attempts: u32,
+    /// What it is, if it goes to its pack's flow.
+    pub action: Option<Action>,
+}
+
+/// Work of a pack's own.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Action {
+    /// What to do, in the pack's own words.
+    pub name: String,
+    /// The pack.
+    pub pack: String,
+    /// The generation that applies it.
+    pub generation: u32,
+    /// What it was handed off as, once it was.
+    pub work_item: Option<String>,
 }
 
 /// A body, or the beginning of one.
@@ -344,6 +362,7 @@ impl From<store::Stats> for Stats {
                 cancelled: messages(MessageState::Cancelled),
                 expired: messages(MessageState::Expired),
                 dead: messages(MessageState::Dead),
+                handed_off: messages(MessageState::HandedOff),
             },
         }
     }
@@ -416,6 +435,7 @@ impl From<store::WorkItemDetail> for WorkItem {
             finished_at: item.finished_at.map(rfc3339),
             replay_of: item.replay_of.map(|id| id.to_string()),
             replayed_at: item.replayed_at.map(rfc3339),
+            action: item.action.map(|id| id.to_string()),
         }
     }
 }
@@ -428,6 +448,7 @@ impl From<store::MessageSummary> for MessageSummary {
             event_id: entry.event_id.to_string(),
             work_item_id: entry.work_item_id.to_string(),
             namespace: entry.namespace.to_string(),
+            adapter: if entry.destination.is_flow() { "flow" } else { "http" }.to_owned(),
             destination: entry.destination.to_string(),
             state: entry.state.as_str().to_owned(),
             generation: entry.generation,
@@ -454,6 +475,12 @@ impl From<store::MessageDetail> for MessageDetail {
             status: detail.status,
             error: detail.error,
             uncertain_attempts: detail.uncertain_attempts,
+            action: detail.action.map(|action| Action {
+                name: action.name,
+                pack: action.pack.to_string(),
+                generation: action.generation.0,
+                work_item: action.work_item.map(|id| id.to_string()),
+            }),
         }
     }
 }

@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use crate::guest::{FlowOutput, LoadedGeneration, Prepared};
 use crate::model::event::Event;
 use crate::model::failure::Failure;
+use crate::model::message::DueAction;
 use crate::model::pack::Manifest;
 
-/// One generation's `prepare` and `run`. The executor drops a call that has not ended by its deadline.
+/// One generation's `prepare`, `run` and `apply`. The executor drops a call that has not ended by its deadline.
 pub trait Flow: Send + Sync {
     /// What the pack declares.
     fn manifest(&self) -> &Arc<Manifest>;
@@ -31,6 +32,15 @@ pub trait Flow: Send + Sync {
         event: &'a Event,
         attempt: u32,
         state: Bytes,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
+
+    /// Applies an action that came due, and that the event brought about.
+    fn apply<'a>(
+        &'a self,
+        event: &'a Event,
+        action: &'a DueAction,
+        attempt: u32,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
 }
@@ -58,6 +68,16 @@ impl Flow for LoadedGeneration {
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
         LoadedGeneration::run(self, event, attempt, state, deadline).boxed()
     }
+
+    fn apply<'a>(
+        &'a self,
+        event: &'a Event,
+        action: &'a DueAction,
+        attempt: u32,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        LoadedGeneration::apply(self, event, action, attempt, deadline).boxed()
+    }
 }
 
 /// A native flow that takes every event and emits nothing: what is left is the cost of the queue itself. For
@@ -83,6 +103,16 @@ impl Flow for NoopFlow {
     }
 
     fn run<'a>(&'a self, _: &'a Event, _: u32, _: Bytes, _: Instant) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
-        ready(Ok(FlowOutput { note: None, messages: Vec::new() })).boxed()
+        ready(Ok(FlowOutput::NOTHING)).boxed()
+    }
+
+    fn apply<'a>(
+        &'a self,
+        _: &'a Event,
+        _: &'a DueAction,
+        _: u32,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        ready(Ok(FlowOutput::NOTHING)).boxed()
     }
 }

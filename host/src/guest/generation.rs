@@ -24,6 +24,7 @@ use super::{Ceilings, FlowOutput, GuestOptions, LoadError, Prepared, check, engi
 use crate::env::Env;
 use crate::model::event::Event;
 use crate::model::failure::Failure;
+use crate::model::message::DueAction;
 use crate::model::pack::{GenerationNumber, GuestLimits, Manifest};
 
 /// What an instance may compute before its first call: about a second.
@@ -247,7 +248,7 @@ impl LoadedGeneration {
         deadline: tokio::time::Instant,
         meter: &mut Meter,
     ) -> Result<Prepared, Failure> {
-        let mut call = Call::start(self, event, Entry::Prepare, deadline).await?;
+        let mut call = Call::start(self, CallState::for_call(&self.manifest, event, Entry::Prepare), deadline).await?;
         call.obey(meter);
         let argument = event_for_guest(event, attempt);
         let flow = call.connector.forebay_connector_flow();
@@ -275,13 +276,36 @@ impl LoadedGeneration {
         deadline: tokio::time::Instant,
         meter: &mut Meter,
     ) -> Result<FlowOutput, Failure> {
-        let mut call = Call::start(self, event, Entry::Run, deadline).await?;
+        let mut call = Call::start(self, CallState::for_call(&self.manifest, event, Entry::Run), deadline).await?;
         call.obey(meter);
         let (argument, state) = (event_for_guest(event, attempt), state.to_vec());
         let flow = call.connector.forebay_connector_flow();
         let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &[])).await;
         call.measure(self, meter);
-        output(call.finish(self, result)?, &self.manifest, event)
+        output(call.finish(self, result)?, &self.manifest, event.received_at)
+    }
+
+    /// Calls `apply` with an action that came due, and that `event` brought about.
+    pub async fn apply(
+        &self,
+        event: &Event,
+        action: &DueAction,
+        attempt: u32,
+        deadline: tokio::time::Instant,
+    ) -> Result<FlowOutput, Failure> {
+        let mut call = Call::start(self, CallState::for_action(&self.manifest, event, action), deadline).await?;
+        let argument = wire::DueAction {
+            id: action.id.to_string(),
+            namespace: event.namespace.as_str().to_owned(),
+            event_id: event.id.to_string(),
+            name: action.name.clone(),
+            body: action.body.to_vec(),
+            due_at: action.due_at.as_millis(),
+            attempt,
+        };
+        let flow = call.connector.forebay_connector_flow();
+        let result = within(deadline, flow.call_apply(&mut call.store, &argument)).await;
+        output(call.finish(self, result)?, &self.manifest, action.due_at)
     }
 }
 

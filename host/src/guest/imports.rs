@@ -13,6 +13,7 @@ use super::bindings::forebay::connector::{clock, config, diagnostics, log, rando
 use super::limits::MemoryLimits;
 use crate::model::event::Event;
 use crate::model::failure::FAILURE_TEXT_BYTES_MAX;
+use crate::model::message::DueAction;
 use crate::model::pack::{ImportName, Manifest};
 use crate::model::time::Timestamp;
 
@@ -23,6 +24,8 @@ pub(super) enum Entry {
     Prepare,
     /// `flow.run`.
     Run,
+    /// `flow.apply`.
+    Apply,
 }
 
 impl Entry {
@@ -31,6 +34,7 @@ impl Entry {
         match self {
             Entry::Prepare => "prepare",
             Entry::Run => "run",
+            Entry::Apply => "apply",
         }
     }
 }
@@ -66,6 +70,13 @@ impl CallState {
         let generation = event.generation.0;
         let random = Draws { event: *event.id.as_bytes(), generation, call: entry.as_str(), drawn: 0 };
         Self::new(manifest, origin, event.received_at, random)
+    }
+
+    /// The state of a call that applies an action: its time is when the action was due, and its randomness the action's own.
+    pub(super) fn for_action(manifest: &Arc<Manifest>, event: &Event, action: &DueAction) -> Self {
+        let of_event = Self::for_call(manifest, event, Entry::Apply);
+        let random = Draws { event: *action.id.as_bytes(), ..of_event.random };
+        Self { now: action.due_at, random, ..of_event }
     }
 
     /// The state of an instance that is made to see whether it can be made, and never called.

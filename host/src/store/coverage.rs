@@ -239,6 +239,7 @@ impl Uncovered {
             projection: None,
             created_at: now,
             replays: None,
+            action: None,
         }
     }
 }

@@ -24,6 +24,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "store",
             "supervise",
             "telemetry",
+            "timeline",
         ],
     ),
     (
