@@ -292,7 +292,6 @@ impl Side {
                 };
                 let outcome = OutcomeRecord {
                     id: entry.id,
-                    uncertain: false,
                     generation: entry.generation,
                     attempt: entry.attempt + 1,
                     after,
