@@ -161,6 +161,9 @@ pub struct WorkItem {
     pub pack: String,
     pub generation: u32,
     pub source_key: Option<String>,
+    pub queue_class: String,
+    /// `active`, `queued` or `ended`, of a generation of a source's projection.
+    pub projection: Option<String>,
     pub state: String,
     pub attempt: u32,
     pub failures: u32,
@@ -416,6 +419,8 @@ impl From<store::WorkItemDetail> for WorkItem {
             pack: item.pack.to_string(),
             generation: item.generation.0,
             source_key: item.source_key,
+            queue_class: item.queue_class.as_str().to_owned(),
+            projection: item.projection.map(|part| part.as_str().to_owned()),
             state: item.state.as_str().to_owned(),
             attempt: item.attempt,
             failures: item.failures,

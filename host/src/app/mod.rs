@@ -188,7 +188,8 @@ async fn start_work(
     running.start_publisher(options::publish(config, running.addresses()), config, secrets.clone())?;
     running.start_timeline(options::timeline(config, directories), config, runtime).await?;
     let routes = RouteTable::empty();
-    running.start_supervisor(options::supervise(config), packs, guests, routes.clone()).await?;
+    let supervise = options::supervise(config, directories, &guests);
+    running.start_supervisor(supervise, packs, guests, routes.clone()).await?;
     running.serve_intake(intake, options::intake(config), routes, secrets);
     Ok(())
 }

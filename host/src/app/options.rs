@@ -10,7 +10,7 @@ use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::{CheckpointsPlace, Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
-use crate::guest::{Ceilings, GuestOptions};
+use crate::guest::{Ceilings, GuestHost, GuestOptions};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
@@ -120,16 +120,18 @@ pub(super) fn intake(config: &Config) -> IntakeOptions {
     }
 }
 
-pub(super) fn supervise(config: &Config) -> SuperviseOptions {
+pub(super) fn supervise(config: &Config, directories: &Directories, guests: &GuestHost) -> SuperviseOptions {
     let defaults = SuperviseOptions::default();
     let claim = ClaimOptions {
         max_processing_rows: config.inbound.max_processing_rows.and_then(NonZeroU32::new),
+        calls_waiting: guests.waiting_calls(),
         ..ClaimOptions::default()
     };
     // A pool shows progress at least once a poll interval, and whenever a flow ends.
     let silence = claim.poll.max(config.flow.deadline);
     SuperviseOptions {
         namespaces: config.namespaces.clone(),
+        directory: directories.data.clone(),
         execute: ExecuteOptions {
             slots: config.inbound.workers_per_pack,
             profile: profile(config.inbound.queue_profile),

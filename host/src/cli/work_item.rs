@@ -75,6 +75,8 @@ pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
         ("namespace", Some(&item.namespace)),
         ("pack", Some(&format!("{} #{}", item.pack, item.generation))),
         ("source", item.source_key.as_deref()),
+        ("class", Some(&item.queue_class)),
+        ("projection", item.projection.as_deref()),
         ("state", Some(&item.state)),
         ("attempt", Some(&item.attempt.to_string())),
         ("failures", Some(&item.failures.to_string())),

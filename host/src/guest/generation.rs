@@ -19,6 +19,7 @@ use super::output::{output, prepared};
 use super::rehearsal::Meter;
 use super::ticker::Ticker;
 use super::turns::Places;
+use super::waiting::WaitingCalls;
 use super::{Ceilings, FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
 use crate::model::event::Event;
@@ -39,6 +40,7 @@ pub struct GuestHost {
 pub(super) struct SharedEngine {
     pub(super) engine: Engine,
     pub(super) permits: Arc<Semaphore>,
+    pub(super) waiting: WaitingCalls,
     pub(super) ticker: Ticker,
     pub(super) places: Places,
     compilations: Arc<Semaphore>,
@@ -66,6 +68,7 @@ impl GuestHost {
         let engine = engine::start(&options)?;
         let shared = SharedEngine {
             permits: Arc::new(Semaphore::new(options.instances_max as usize)),
+            waiting: WaitingCalls::default(),
             ticker: Ticker::start(&engine)?,
             places: Places::new(options.long_calls_max),
             compilations: Arc::new(Semaphore::new(options.compilations_max)),
@@ -78,6 +81,11 @@ impl GuestHost {
             engine,
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Counts the calls that wait for an instance.
+    pub fn waiting_calls(&self) -> WaitingCalls {
+        self.shared.waiting.clone()
     }
 
     /// What guests hold now.

@@ -26,6 +26,7 @@ mod rehearsal;
 pub(crate) mod tests;
 mod ticker;
 mod turns;
+mod waiting;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,7 @@ pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;
 pub use self::rehearsal::{Outcome, Rehearsal};
+pub use self::waiting::WaitingCalls;
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::answer::Refusal;
 use super::pointer::{self, NotJson};
-use crate::model::pack::{KeyRule, Ordering, QueueClassRule, Route};
+use crate::model::pack::{Coalescing, KeyRule, Ordering, QueueClassRule, Route};
 use crate::model::queue::QueueClass;
 
 /// The longest key that is kept as it is, in bytes.
@@ -28,7 +28,7 @@ pub(super) const KEY_BYTES_MAX: usize = 512;
 pub(super) struct Keys {
     /// `None` if the route declares none.
     pub(super) delivery: Option<String>,
-    /// `None` if the route has no lanes of sources, or the request has none.
+    /// `None` if the route has no lanes of sources and no projections, or the request has none.
     pub(super) source: Option<String>,
     /// By the route's rule.
     pub(super) queue_class: QueueClass,
@@ -36,9 +36,11 @@ pub(super) struct Keys {
 
 /// Finds the keys of a request to `route`. Parses the body once, and only if a key is in it.
 pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Keys, Refusal> {
-    let source_rule = match route.ordering {
-        Ordering::Source | Ordering::Delivery => route.source_key.as_ref(),
-        Ordering::None => None,
+    let source_rule = match (route.ordering, route.coalescing) {
+        (Ordering::Source | Ordering::Delivery, _) | (Ordering::None, Coalescing::SourceProjection) => {
+            route.source_key.as_ref()
+        }
+        (Ordering::None, Coalescing::None | Coalescing::LatestBySource) => None,
     };
     let delivery_rule = route.delivery_key.as_ref();
     let class_rule = match &route.queue_class {

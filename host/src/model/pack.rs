@@ -122,7 +122,7 @@ pub struct Route {
     pub event_list: Option<EventList>,
     /// Where the delivery's own key is; without one, every request is a delivery of its own.
     pub delivery_key: Option<KeyRule>,
-    /// Where the key of the object it is about is; needed if events are ordered by source.
+    /// Where the key of the object it is about is; needed if events are ordered by source, or are its projection.
     pub source_key: Option<KeyRule>,
     /// What order its events are worked off in.
     pub ordering: Ordering,
@@ -206,6 +206,9 @@ pub enum Coalescing {
     None,
     /// Yes, of the same source: whoever ends one goes on with the latest, and those between are superseded.
     LatestBySource,
+    /// Yes: the events of a source are its projection. One stands for it, at most one more is queued to follow, and each that comes
+    /// supersedes the queued one.
+    SourceProjection,
 }
 
 /// What a head that does not succeed does to the items behind it.

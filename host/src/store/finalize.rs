@@ -30,7 +30,7 @@ pub(super) static LOAD: Statement = Statement::lock(
     "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
-     work_item.queue_class, work_item.coalesces FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     work_item.queue_class, work_item.coalesces, work_item.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
@@ -40,7 +40,8 @@ pub(super) static END: Statement = Statement::update(
      run_after = ended.column7, \
      attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
      note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
-     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL",
+     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL, \
+     projection_active_key = CASE WHEN ended.column4 = 4 OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END",
     "ended",
     15,
     "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
@@ -66,7 +67,7 @@ pub(super) static HELD: Statement = Statement::select(
 
 static LEAVE_LANE: Statement = Statement::update(
     "work_item",
-    "source_lane_id = NULL, delivery_lane_id = NULL",
+    "source_lane_id = NULL, delivery_lane_id = NULL, projection_active_key = NULL",
     "skipped",
     1,
     "work_item.ordinal = skipped.column1 AND work_item.state = 5",
@@ -89,6 +90,7 @@ struct Row {
     failures: u32,
     queue_class: QueueClass,
     coalesces: Option<String>,
+    is_projection: bool,
 }
 
 /// What is written into a row whose execution ended.
@@ -212,7 +214,8 @@ impl End {
                 end.state = WorkState::Delayed;
                 end.turn = run_after.as_millis();
                 end.run_after = run_after;
-                end.leaves_lanes = leaves_lane;
+                // A projection's generation is not over: the next one waits for its end, whatever others do.
+                end.leaves_lanes = leaves_lane && !end.row.is_projection;
                 end.failures += 1;
                 end.failure = Some(failure);
             }
@@ -353,6 +356,7 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
                     failures: row.unsigned_32(15)?,
                     queue_class: row.queue_class(16)?,
                     coalesces: row.value(17)?,
+                    is_projection: row.value(18)?,
                 })
             },
         )

@@ -62,6 +62,7 @@ pub(super) const fn lane_kind_code(kind: LaneKind) -> i64 {
     match kind {
         LaneKind::Source => 1,
         LaneKind::Delivery => 2,
+        LaneKind::Projection => 3,
     }
 }
 
@@ -322,7 +323,7 @@ impl Row {
 
     pub(super) fn lane_kind(&self, index: usize) -> Result<LaneKind, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let all = [LaneKind::Delivery, LaneKind::Source];
+        let all = [LaneKind::Delivery, LaneKind::Source, LaneKind::Projection];
         all.into_iter().find(|kind| lane_kind_code(*kind) == code).ok_or_else(|| damaged("kind of lane", code))
     }
 

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 pub(crate) use super::loss::Loss;
+use super::readers::Reader;
 use super::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent,
     PeekRequest, Store, StoreOptions,
@@ -203,6 +204,7 @@ impl Fixture {
             work_types: vec![WorkType::ConnectorEvent],
             classes: QueueClasses::ALL,
             preference: QueueClasses::NONE,
+            only: None,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(self.now(), self.entropy()),
@@ -267,4 +269,20 @@ impl Fixture {
         assert_eq!(self.finish(&item, done(messages)).await, Finished::Applied);
         ids
     }
+}
+
+impl Store {
+    /// Takes all connections of the pool of readers, until the answer is dropped.
+    pub(crate) async fn hold_readers(&self) -> HeldReaders {
+        let mut readers = Vec::new();
+        for _ in 0..self.readers.connections() {
+            readers.push(self.readers.acquire().await.unwrap());
+        }
+        HeldReaders { _readers: readers }
+    }
+}
+
+/// Connections that nobody else gets.
+pub(crate) struct HeldReaders {
+    _readers: Vec<Reader>,
 }

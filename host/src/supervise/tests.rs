@@ -1,5 +1,6 @@
 //! The supervisor: what refuses a start, what readiness says, and that one pack's trouble is its own.
 
+mod gates;
 mod preview;
 mod rollout;
 
@@ -143,6 +144,7 @@ async fn a_generation_that_is_loaded_later_joins_the_same_pool() {
     let supervisor = Supervisor::idle(options(), parts(&harness));
     let native = || Arc::new(NoopFlow::new(Arc::new(manifest(FailedHeadPolicy::DEFAULT))));
     supervisor.loaded(&pack(), GenerationNumber(7), native());
+    assert!(supervisor.state().pools.is_empty(), "nothing of the store is confirmed");
     let [id] = harness.enqueue(["a"]).await;
     supervisor.tick().await;
     assert_eq!(harness.detail(id).await.state, WorkState::Ready, "its own generation is not loaded");
@@ -170,6 +172,7 @@ async fn a_runtime_without_workers_is_ready_and_leaves_the_queue_to_others() {
     options.execute.slots = 1;
     let other = Supervisor::idle(options, parts(&harness));
     other.loaded(&pack(), harness.generation, native());
+    other.confirm().await;
     while harness.detail(id).await.state != WorkState::Done {
         tokio::task::yield_now().await;
     }

@@ -166,6 +166,7 @@ impl Queue {
             work_types: vec![WorkType::ConnectorEvent],
             classes,
             preference: QueueClasses::NONE,
+            only: None,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(now, self.env.id_entropy()),

@@ -234,8 +234,11 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         ])?,
     };
     let coalescing = coalescing(&mut table, ordering)?;
-    let source_key = match ordering {
-        Ordering::None => {
+    let source_key = match (ordering, coalescing) {
+        (Ordering::None, Coalescing::SourceProjection) => {
+            Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?)
+        }
+        (Ordering::None, _) => {
             for key in ["source_key", "failed_head"] {
                 if let Some(stray) = table.optional(key) {
                     return Err(
@@ -245,10 +248,12 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
             }
             None
         }
-        Ordering::Source => Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?),
-        Ordering::Delivery => table.optional("source_key").map(key_rule).transpose()?,
+        (Ordering::Source, _) => {
+            Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?)
+        }
+        (Ordering::Delivery, _) => table.optional("source_key").map(key_rule).transpose()?,
     };
-    let failed_head = table.optional("failed_head").map_or(Ok(FailedHeadPolicy::DEFAULT), failed_head)?;
+    let failed_head = failed_head(&mut table, coalescing)?;
     let verification = verified.verification;
     Ok(Route {
         path,
@@ -267,12 +272,21 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
 
 fn coalescing(table: &mut Section<'_>, ordering: Ordering) -> Result<Coalescing, LoadError> {
     let Some(value) = table.optional("coalescing") else { return Ok(Coalescing::None) };
-    let coalescing = value.choice(&[("none", Coalescing::None), ("latest_by_source", Coalescing::LatestBySource)])?;
+    let coalescing = value.choice(&[
+        ("none", Coalescing::None),
+        ("latest_by_source", Coalescing::LatestBySource),
+        ("source_projection", Coalescing::SourceProjection),
+    ])?;
     match (coalescing, ordering) {
+        (Coalescing::SourceProjection, Ordering::Source | Ordering::Delivery) => {
+            Err(value.error("keeps an order of its own: leave `ordering` out, or make it \"none\""))
+        }
         (Coalescing::LatestBySource, Ordering::None | Ordering::Delivery) => {
             Err(value.error("needs the order of sources and no other: add `ordering = \"source\"`, or leave it out"))
         }
-        (Coalescing::None, _) | (Coalescing::LatestBySource, Ordering::Source) => Ok(coalescing),
+        (Coalescing::None, _)
+        | (Coalescing::LatestBySource, Ordering::Source)
+        | (Coalescing::SourceProjection, Ordering::None) => Ok(coalescing),
     }
 }
 
@@ -328,11 +342,15 @@ fn keep_headers(value: Value<'_>, verification: &Verification) -> Result<Vec<Hea
     })
 }
 
-fn failed_head(value: Value<'_>) -> Result<FailedHeadPolicy, LoadError> {
-    let mut table = value.section(&["retrying", "dead"])?;
+fn failed_head(route: &mut Section<'_>, coalescing: Coalescing) -> Result<FailedHeadPolicy, LoadError> {
     let mut policy = FailedHeadPolicy::DEFAULT;
+    let Some(value) = route.optional("failed_head") else { return Ok(policy) };
+    let mut table = value.section(&["retrying", "dead"])?;
     if let Some(retrying) = table.optional("retrying") {
         policy.retrying = head_policy(&retrying)?;
+        if (policy.retrying, coalescing) == (HeadPolicy::Skip, Coalescing::SourceProjection) {
+            return Err(retrying.error("cannot be `skip` here: of a projection one at a time is active, until it ends"));
+        }
     }
     if let Some(dead) = table.optional("dead") {
         policy.dead = head_policy(&dead)?;

@@ -326,3 +326,33 @@ fn a_queue_class_is_a_word_or_goes_by_a_value() {
         ],
     );
 }
+
+// COA-3
+#[test]
+fn a_route_can_have_its_events_be_the_projection_of_their_source() {
+    let verified = "verify = \"plain\"\ncoalescing = \"source_projection\"";
+    let route = accepted_route(&format!(
+        "{verified}\nsource_key = {{ pointer = \"/id\" }}\nfailed_head = {{ dead = \"block\" }}"
+    ));
+    assert_eq!((route.coalescing, route.ordering), (Coalescing::SourceProjection, Ordering::None));
+    assert_eq!(route.source_key, Some(KeyRule::Pointer("/id".to_owned())));
+    assert_eq!(route.failed_head, FailedHeadPolicy { retrying: HeadPolicy::Block, dead: HeadPolicy::Block });
+    for (more, expected) in [
+        (
+            "",
+            "pack.toml line 3: `source_key` is missing: add for example `source_key = { pointer = \"/repository/full_name\" }`",
+        ),
+        (
+            "ordering = \"source\"\nsource_key = { pointer = \"/id\" }",
+            "pack.toml line 6: `routes.coalescing` keeps an order of its own: leave `ordering` out, or make it \"none\"",
+        ),
+        (
+            "source_key = { pointer = \"/id\" }\nfailed_head = { retrying = \"skip\" }",
+            "pack.toml line 8: `routes.failed_head.retrying` cannot be `skip` here: of a projection one at a time is active, \
+             until it ends",
+        ),
+    ] {
+        let text = format!("{HEAD}[[routes]]\npath = \"a\"\n{verified}\n{more}\n");
+        assert_eq!(parse_manifest(&text).unwrap_err().to_string(), expected);
+    }
+}

@@ -322,7 +322,7 @@ impl Side {
             ("exact statistics", format!("{:?}", store.exact_stats(now).await)),
             ("who is next", format!("{:?}", store.peek(&look).await)),
             ("when the next is claimable", format!("{:?}", store.next_claimable_at(&pack(), now).await)),
-            ("rows in work", format!("{:?}", store.processing_rows(&pack()).await)),
+            ("rows in work", format!("{:?}", store.processing_rows(&pack(), now).await)),
             ("the newest events", format!("{:?}", store.list_events(&EventFilter::default(), first(10)).await)),
             ("the newest messages", format!("{newest_messages:?}")),
         ];
