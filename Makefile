@@ -14,7 +14,7 @@ export FOREBAY_GUEST_TARGET_DIR ?= $(CARGO_TARGET_DIR)/guests
 
 FOREBAY := $(CARGO_TARGET_DIR)/debug/forebay
 PACKS := $(CARGO_TARGET_DIR)/packs
-GUESTS := github hello hostile
+GUESTS := github hello hostile hubspot
 
 # Seconds that each benchmark measures.
 SECONDS ?= 10

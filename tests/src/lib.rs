@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod audit;
 pub mod cases;
+pub mod hubspot;
 pub mod paths;
 pub mod provider;
 pub mod received;

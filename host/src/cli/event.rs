@@ -1,5 +1,7 @@
 //! `forebay event`: what was delivered, and what became of it.
 
+mod verify;
+
 use std::fmt::Write;
 
 use clap::builder::PossibleValuesParser;
@@ -28,6 +30,9 @@ pub(super) enum Verb {
     /// Run an event again: replay the last of its work items, which is done or dead
     #[command(after_help = "Exit code 4 says that the last one has not ended. See also: forebay work-item replay")]
     Replay(ShowArguments),
+    /// Run what is done again, with the same reads on the same generation, and compare the outputs
+    #[command(after_help = verify::HELP)]
+    Verify(verify::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +73,7 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::List(arguments) => list(arguments).await,
         Verb::Show(arguments) => show(arguments).await,
         Verb::Replay(arguments) => replay_last(arguments).await,
+        Verb::Verify(arguments) => verify::verify(arguments).await,
     }
 }
 

@@ -14,6 +14,7 @@
 mod check;
 mod destinations;
 mod keys;
+mod origins;
 mod reference;
 mod sections;
 mod sources;
@@ -27,6 +28,7 @@ use std::path::Path;
 
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
+use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
 pub use reference::reference;
@@ -67,6 +69,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// The ways out.
     pub destinations: Destinations,
+    /// Where readers call that do not call the hosts of their manifests.
+    pub readers: Vec<ReaderOrigin>,
 }
 
 /// Where settings come from, the later overriding the earlier: defaults, the file, the environment, flags.

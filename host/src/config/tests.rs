@@ -295,3 +295,18 @@ fn the_table_of_keys_and_the_structs_agree() {
 fn the_reference_is_what_the_code_says() {
     expect_file!["../../../docs/configuration.md"].assert_eq(&reference());
 }
+
+#[test]
+fn addresses_that_are_no_destinations_are_checked() {
+    check_refused(
+        "[intake]\npublic_url = 'hooks.example.com'\n[readers.a]\nreader = 'contacts'\norigin = 'https://user@a.example'\n\
+         [readers.b]\npack = 'Bad'\norigin = 'https://a.example/?x=1'\n[readers.c]\npack = 'hubspot'\nhost = 'a'\n",
+        &[],
+        expect![[r#""#]],
+    );
+    let text = "[intake]\npublic_url = 'https://hooks.example.com/'\n[readers.eu]\npack = 'hubspot'\norigin = 'https://eu.example/v1'\n";
+    let config = load(text, &[]).unwrap();
+    assert_eq!(config.intake.public_url.as_deref(), Some("https://hooks.example.com"));
+    assert_eq!((config.readers[0].pack.as_str(), config.readers[0].reader.is_none()), ("hubspot", true));
+    assert_eq!(config.readers[0].origin.to_string(), "https://eu.example/v1");
+}

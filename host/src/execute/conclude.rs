@@ -2,12 +2,13 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::guest::{Due, EmittedMessage};
+use crate::guest::{Due, EmittedMessage, ignored_digest};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, cut};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::message::NewMessage;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, Manifest};
+use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{AfterFailure, ClaimedWorkItem, after_failure};
@@ -27,6 +28,8 @@ pub(super) enum Ended {
         note: Option<String>,
         /// What it emits.
         messages: Vec<EmittedMessage>,
+        /// What makes it comparable with another run.
+        record: RunRecord,
     },
     /// It failed.
     Failed(Failure),
@@ -46,10 +49,13 @@ pub(super) fn disposition(
     now: Timestamp,
 ) -> Option<Disposition> {
     Some(match ended {
-        Ended::Ignored { reason } => Disposition::Done { note: Some(cut(reason)), ignored: true, messages: Vec::new() },
-        Ended::Ran { note, messages } => {
+        Ended::Ignored { reason } => {
+            let record = RunRecord { output_digest: ignored_digest(&reason), reads: RecordedReads::NONE };
+            Disposition::Done { note: Some(cut(reason)), ignored: true, messages: Vec::new(), record }
+        }
+        Ended::Ran { note, messages, record } => {
             let messages = new_messages(messages, event, replay_of(item), now);
-            Disposition::Done { note: note.map(cut), ignored: false, messages }
+            Disposition::Done { note: note.map(cut), ignored: false, messages, record }
         }
         Ended::Failed(failure) => failed(failure, item, failed_head, retry, now),
         Ended::Released => Disposition::Release,

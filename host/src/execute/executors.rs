@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Bodies, BodyShare};
@@ -20,6 +20,7 @@ use super::finish::{self, Recorded};
 use super::flow::Flow;
 use super::heartbeat::LeaseKeeper;
 use super::held::{HeldRow, HeldRows};
+use super::reads::{Caller, Reads, Seat, Wish};
 use super::signals::{Signals, StageTimes, Vitals};
 use super::slots::{Reservation, Slot, Slots};
 use super::{ExecuteOptions, SLOTS_SAFE_MAX};
@@ -31,6 +32,7 @@ use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::LeaseToken;
 use crate::model::names::PackName;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, GenerationNumber};
+use crate::model::reading::{ReadWish, Reading, RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
 use crate::store::{Disposition, Finish, Store, Successor};
@@ -54,6 +56,8 @@ pub struct ExecutorParts {
     pub generations: Generations,
     /// Time.
     pub env: Env,
+    /// Who makes the calls of readers.
+    pub caller: Arc<dyn Caller>,
     /// The runtime that executions run on, apart from the one that intake and the timeline run on.
     pub runtime: Handle,
 }
@@ -70,6 +74,7 @@ struct Shared {
     bodies: Bodies,
     held: HeldRows,
     signals: Signals,
+    reads: Arc<Reads>,
     /// Cancelled once no row is to be followed by another.
     draining: CancellationToken,
     /// Cancelled once what is in work must go back.
@@ -115,9 +120,9 @@ impl Executors {
         signals.vitals.drains(parts.env.clock.monotonic());
         let (draining, release) = (CancellationToken::new(), CancellationToken::new());
         let (slots, bodies) = (Slots::new(slots), Bodies::new(parts.options.bodies_bytes_max as u64));
-        Self {
-            shared: Arc::new(Shared { slots, bodies, held: HeldRows::default(), signals, draining, release, parts }),
-        }
+        let reads = Arc::new(Reads::new(&parts.pack, Arc::clone(&parts.caller), parts.env.clone()));
+        let held = HeldRows::default();
+        Self { shared: Arc::new(Shared { slots, bodies, held, signals, reads, draining, release, parts }) }
     }
 
     /// The pack.
@@ -237,7 +242,7 @@ impl Shared {
     }
 
     /// Works one event off, from its loaded input to its recorded outcome.
-    async fn execute(self: Arc<Self>, row: Row, event: Event) {
+    async fn execute(self: Arc<Self>, row: Row, event: Event, seat: Seat) {
         let mut times = StageTimes {
             queued: row.claim.sent_at.since(event.received_at),
             claim: row.claim.answered.saturating_sub(row.claim.sent),
@@ -245,8 +250,11 @@ impl Shared {
             ..StageTimes::default()
         };
         let (ended, terms) = match self.flow_for(&row.item, &event) {
-            Err(ended) => (ended, LaneTerms::DEFAULT),
-            Ok((flow, terms)) => (self.run_isolated(flow.as_ref(), &row, &event, &mut times).await, terms),
+            Err(ended) => {
+                drop(seat);
+                (ended, LaneTerms::DEFAULT)
+            }
+            Ok((flow, terms)) => (self.run_isolated(&flow, &row, &event, seat, &mut times).await, terms),
         };
         self.count(&ended);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
@@ -282,8 +290,15 @@ impl Shared {
     }
 
     /// Runs the flow; stops it when the lease is lost or the host shuts down; takes a panic as a failure of this row.
-    async fn run_isolated(&self, flow: &dyn Flow, row: &Row, event: &Event, times: &mut StageTimes) -> Ended {
-        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, event, times)).catch_unwind();
+    async fn run_isolated(
+        &self,
+        flow: &Arc<dyn Flow>,
+        row: &Row,
+        event: &Event,
+        seat: Seat,
+        times: &mut StageTimes,
+    ) -> Ended {
+        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, event, seat, times)).catch_unwind();
         let ended = tokio::select! {
             biased;
             () = row.held.lost() => return Ended::Lost,
@@ -298,24 +313,36 @@ impl Shared {
         })
     }
 
-    /// `prepare`, then `run`, under one deadline.
-    async fn run_flow(&self, flow: &dyn Flow, item: &ClaimedWorkItem, event: &Event, times: &mut StageTimes) -> Ended {
+    /// `prepare`, the reads that it asks for, then `run`, under one deadline.
+    async fn run_flow(
+        &self,
+        flow: &Arc<dyn Flow>,
+        item: &ClaimedWorkItem,
+        event: &Event,
+        seat: Seat,
+        times: &mut StageTimes,
+    ) -> Ended {
         let limit = flow.manifest().limits.deadline.min(self.parts.options.deadline_max);
         let deadline = env::deadline(limit);
-        let both = async {
+        let whole = async {
             let preparing = self.monotonic();
             let prepared = flow.prepare(event, item.attempt, deadline).await;
-            let running = self.monotonic();
-            times.prepare = running.saturating_sub(preparing);
-            let state = match prepared? {
-                Prepared::Ignore { reason } => return Ok(Ended::Ignored { reason }),
-                Prepared::Run { state } => state,
+            let prepared_at = self.monotonic();
+            times.prepare = prepared_at.saturating_sub(preparing);
+            let (state, reads) = match prepared? {
+                Prepared::Ignore { reason } => return Ok::<_, Failure>(Ended::Ignored { reason }),
+                Prepared::Run { state, reads } => (state, reads),
             };
-            let output = flow.run(event, item.attempt, state, deadline).await;
+            let readings = self.read(flow, item, event, seat, reads, deadline).await?;
+            let running = self.monotonic();
+            times.read = (!readings.is_empty()).then(|| running.saturating_sub(prepared_at));
+            let output = flow.run(event, item.attempt, state, &readings, deadline).await;
             times.run = self.monotonic().saturating_sub(running);
-            output.map(|output| Ended::Ran { note: output.note, messages: output.messages })
+            let output = output?;
+            let record = RunRecord { output_digest: output.digest(), reads: RecordedReads::of(readings) };
+            Ok(Ended::Ran { note: output.note, messages: output.messages, record })
         };
-        match timeout_at(deadline + DEADLINE_GRACE, both).await {
+        match timeout_at(deadline + DEADLINE_GRACE, whole).await {
             // It goes back unspent: that the host is full is not the event's failure.
             Ok(Err(failure)) if failure.class == FailureClass::NotRun => Ended::Released,
             Ok(ended) => ended.unwrap_or_else(Ended::Failed),
@@ -324,6 +351,30 @@ impl Shared {
                 Ended::Failed(Failure::new(FailureClass::Deadline, message))
             }
         }
+    }
+
+    /// What the event asked for, read together with what others of its batch asked for.
+    async fn read(
+        &self,
+        flow: &Arc<dyn Flow>,
+        item: &ClaimedWorkItem,
+        event: &Event,
+        seat: Seat,
+        reads: Vec<ReadWish>,
+        deadline: Instant,
+    ) -> Result<Vec<Reading>, Failure> {
+        if reads.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wish = Wish {
+            flow: Arc::clone(flow),
+            generation: item.generation,
+            namespace: event.namespace.clone(),
+            received_at: event.received_at,
+            reads,
+            deadline,
+        };
+        seat.read(wish).await
     }
 
     fn count(&self, ended: &Ended) {

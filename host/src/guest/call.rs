@@ -17,11 +17,10 @@ use wasmtime::{Store, UpdateDeadline};
 use super::bindings::Connector;
 use super::failure::{classify, deadline as deadline_failure};
 use super::generation::LoadedGeneration;
-use super::imports::{CallState, Entry};
+use super::imports::CallState;
 use super::rehearsal::Meter;
 use super::ticker::{Running, TICK};
 use crate::env;
-use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 
 /// What a call may lift beyond its output's bytes: the host's own form of records and lists is larger than the guest's.
@@ -39,8 +38,7 @@ impl Call {
     /// Waits for room in the pool and instantiates.
     pub(super) async fn start(
         generation: &LoadedGeneration,
-        event: &Event,
-        entry: Entry,
+        state: CallState,
         deadline: Instant,
     ) -> Result<Self, Failure> {
         let engine = &generation.engine;
@@ -54,7 +52,7 @@ impl Call {
         };
         let running = engine.ticker.enter();
         let limits = &generation.manifest().limits;
-        let mut store = Store::new(&engine.engine, CallState::for_call(generation.manifest(), event, entry));
+        let mut store = Store::new(&engine.engine, state);
         store.limiter(|state| &mut state.memory);
         store.set_hostcall_fuel(
             usize::try_from(limits.output_bytes).unwrap_or(usize::MAX).saturating_add(LIFT_OVERHEAD_BYTES),

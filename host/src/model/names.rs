@@ -72,6 +72,10 @@ name!(
     DestinationName, "a destination"
 );
 name!(
+    /// What a pack reads records with.
+    ReaderName, "a reader"
+);
+name!(
     /// A secret that the operator holds.
     SecretName, "a secret"
 );

@@ -20,14 +20,8 @@ mod request;
 mod sign;
 mod verdict;
 
-mod connect;
-mod guard;
-mod trust;
-
 mod metrics;
 
-#[cfg(test)]
-mod sink;
 #[cfg(test)]
 mod tests;
 
@@ -45,7 +39,6 @@ use tokio_util::task::TaskTracker;
 use batch::Engine;
 use claim::{Claim, Latest, Route};
 use entrance::{Entrance, Group};
-use guard::Guard;
 use http::{HttpAdapter, HttpLimits};
 use metrics::DestinationMetrics;
 use outcomes::Outcomes;
@@ -56,6 +49,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
+use crate::outbound::{self, Guard};
 use crate::secrets::Secrets;
 use crate::store::{ShardLease, Store};
 
@@ -154,7 +148,7 @@ impl Publisher {
             idle_connections_max: options.idle_connections_max,
             idle_timeout: options.idle_timeout,
         };
-        let tls = trust::client_config(options.ca_file.as_deref()).map_err(PublishError)?;
+        let tls = outbound::client_config(options.ca_file.as_deref()).map_err(PublishError)?;
         let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
         let route = |destination: &Destination| {

@@ -5,6 +5,7 @@
 use super::claim::{EVENTS, event};
 use super::connection::Row;
 use super::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
+use super::records;
 use super::statement::Text;
 use super::stored::{Values, values};
 use super::{Store, StoreError};
@@ -14,6 +15,7 @@ use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
+use crate::model::reading::RecordedReads;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -137,6 +139,10 @@ pub struct WorkItemDetail {
     pub replay_of: Option<WorkItemId>,
     /// When it was replayed itself.
     pub replayed_at: Option<Timestamp>,
+    /// What its output hashes to, if it is done and was executed since that is recorded.
+    pub output_digest: Option<[u8; 32]>,
+    /// What was read for it.
+    pub reads: RecordedReads,
 }
 
 /// Which messages to list.
@@ -227,7 +233,8 @@ macro_rules! work_item_query {
             "SELECT work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, work_item.pack, \
              work_item.generation, work_item.state, work_item.attempt, work_item.failures, work_item.run_after, \
              work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
-             work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at \
+             work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at, \
+             work_item.output_digest, work_item_read.total, work_item_read.bytes, work_item_read.records \
              FROM ",
             $predicate
         )
@@ -237,16 +244,19 @@ macro_rules! work_item_query {
 /// The WorkItems that an Event's delivery brought are a range of ordinals.
 static WORK_ITEMS_OF_EVENT: Text = Text::new(work_item_query!(
     "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
-     WHERE event.id = ?"
+     LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ?"
 ));
 
 static REPLAYS_OF_EVENT: Text = Text::new(work_item_query!(
-    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal WHERE event.id = ? \
+    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal \
+     LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ? \
      ORDER BY work_item.ordinal DESC LIMIT ?"
 ));
 
-static WORK_ITEM: Text =
-    Text::new(work_item_query!("work_item CROSS JOIN event ON event.id = work_item.event_id WHERE work_item.id = ?"));
+static WORK_ITEM: Text = Text::new(work_item_query!(
+    "work_item CROSS JOIN event ON event.id = work_item.event_id \
+         LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE work_item.id = ?"
+));
 
 static MESSAGES_OF_EVENT: Text = Text::new(concat!(
     "SELECT ",
@@ -284,6 +294,8 @@ fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
         source_key: row.value(17)?,
         replay_of: row.optional_bytes_16(18)?.map(WorkItemId::from_bytes),
         replayed_at: row.optional_time(19)?,
+        output_digest: row.optional_bytes_32(20)?,
+        reads: records::read(row, 21)?,
     })
 }
 

@@ -52,6 +52,7 @@ mod lane;
 mod listing;
 mod materialize;
 mod outbox;
+mod records;
 mod transitions;
 
 mod connection;

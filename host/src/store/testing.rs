@@ -21,6 +21,7 @@ use crate::model::message::NewMessage;
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::{self, GenerationNumber};
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::reading::RunRecord;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 
@@ -73,7 +74,7 @@ pub(crate) fn env(clock: &Arc<ManualClock>) -> Env {
 
 /// A success that emits these messages.
 pub(crate) fn done(messages: Vec<NewMessage>) -> Disposition {
-    Disposition::Done { note: None, ignored: false, messages }
+    Disposition::Done { note: None, ignored: false, messages, record: RunRecord::none() }
 }
 
 impl Fixture {

@@ -16,11 +16,13 @@ mod start;
 mod sweeper;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
 pub use rollout::{Arrival, RolloutError, Switch, UploadPermit};
+pub use verify::{Verdict, Verification, Verified};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use self::sweeper::Sweeper;
 use crate::claim::{ClaimOptions, Probe};
 use crate::env::{self, Env};
-use crate::execute::{ExecuteOptions, ExecutorParts, Flow, Generations};
+use crate::execute::{Caller, ExecuteOptions, ExecutorParts, Flow, Generations};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{RouteConflict, RouteTable};
 use crate::model::names::{Namespace, PackName};
@@ -106,6 +108,8 @@ pub struct SuperviseParts {
     pub routes: RouteTable,
     /// Time and chance.
     pub env: Env,
+    /// Who makes the calls of readers.
+    pub caller: Arc<dyn Caller>,
     /// The runtime that guests run on: not the caller's, so that guests that burn CPU starve nothing else.
     pub guest_runtime: Handle,
 }
@@ -316,6 +320,7 @@ impl Supervisor {
                     store: self.shared.parts.store.clone(),
                     generations: self.shared.generations.clone(),
                     env: self.shared.parts.env.clone(),
+                    caller: Arc::clone(&self.shared.parts.caller),
                     runtime: self.shared.parts.guest_runtime.clone(),
                 };
                 state.pools.insert(pack.clone(), Pool::start(self.shared.options.claim.clone(), parts));

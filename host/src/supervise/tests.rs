@@ -2,6 +2,7 @@
 
 mod preview;
 mod rollout;
+mod verify;
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::{SuperviseError, SuperviseOptions, SuperviseParts, Supervisor};
-use crate::execute::NoopFlow;
 use crate::execute::testing::{Harness, manifest};
+use crate::execute::{NoopFlow, Unconnected};
 use crate::guest::{GuestHost, GuestOptions, PackFile};
 use crate::intake::RouteTable;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
@@ -33,6 +34,7 @@ fn parts(harness: &Harness) -> SuperviseParts {
         guests: GuestHost::start(guests, harness.env.clone()).unwrap(),
         routes: RouteTable::empty(),
         env: harness.env.clone(),
+        caller: Arc::new(Unconnected),
         guest_runtime: Handle::current(),
     }
 }

@@ -9,6 +9,7 @@ mod https;
 mod newcomer;
 mod overload;
 mod pipeline;
+mod reading;
 mod rollout;
 mod shutdown;
 mod startup;

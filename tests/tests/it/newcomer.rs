@@ -53,7 +53,7 @@ async fn a_new_project_passes_its_test_and_serves_its_first_event() -> anyhow::R
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_packs_do_what_their_fixtures_say() -> anyhow::Result<()> {
     let world = World::prepare(&[], "").await?;
-    for example in ["github", "hello"] {
+    for example in ["github", "hello", "hubspot"] {
         let source = paths::root().join("guest-examples").join(example);
         let source = source.to_str().expect("it is UTF-8");
         let tested = forebay(world.site.path(), &["pack", "test", source, "--output", "tested.fpk"]);

@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::diff::diff;
+use super::rehearsal::{self, RecordedAnswer, RecordedCall, RecordedProvider};
 use crate::admin::wire;
 use crate::cli::exit::Failure;
 use crate::cli::output::{print, printable_lines};
-use crate::env::{self, Env};
+use crate::env::Env;
 use crate::guest::{GuestHost, GuestOptions, LoadedGeneration, PackBuild, PackFile, build_pack};
 use crate::intake::Sample;
 use crate::model::pack::{GenerationNumber, Route};
@@ -34,6 +35,12 @@ A fixture is a pair of files in the folder's fixtures/: NAME.request.json, what 
 and NAME.expected.json, what comes of it. `body` is sent byte for byte as it is written there;
 `body_text` is for what is not JSON. `route` may be left out if the pack has only one. Signatures are
 not asked for.
+
+What readers are answered stands in \"answers\", call by call and reader by reader:
+
+  \"answers\": { \"contacts\": [ { \"status\": 200, \"body\": { \"results\": [] } } ] }
+
+and the requests that the pack wrote are part of what comes of it.
 
 Examples:
   forebay pack test orders
@@ -80,6 +87,8 @@ struct Request {
     headers: BTreeMap<String, String>,
     body: Option<Box<RawValue>>,
     body_text: Option<String>,
+    #[serde(default)]
+    answers: BTreeMap<String, Vec<RecordedAnswer>>,
 }
 
 /// `NAME.expected.json`: a refusal, or what came of each event.
@@ -87,6 +96,8 @@ struct Request {
 struct Came {
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reads: Vec<RecordedCall>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<wire::Outcome>,
 }
@@ -166,18 +177,16 @@ fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-async fn run(folder: &Path, name: String, generation: &LoadedGeneration, bless: bool) -> anyhow::Result<Tested> {
-    let request = folder.join(format!("{name}{REQUEST_SUFFIX}"));
-    let sample = read(&request).and_then(|text| sample(&text, generation));
-    let came = match sample.with_context(|| request.display().to_string())?.events() {
-        Err(refused) => Came { refused: Some(refused), events: Vec::new() },
+async fn run(folder: &Path, name: String, generation: &Arc<LoadedGeneration>, bless: bool) -> anyhow::Result<Tested> {
+    let file = folder.join(format!("{name}{REQUEST_SUFFIX}"));
+    let in_file = || file.display().to_string();
+    let request = read(&file).and_then(|text| Ok(serde_json::from_str::<Request>(&text)?)).with_context(in_file)?;
+    let provider = RecordedProvider::new(request.answers.clone()).with_context(in_file)?;
+    let came = match sample(request, generation).with_context(in_file)?.events() {
+        Err(refused) => Came { refused: Some(refused), reads: Vec::new(), events: Vec::new() },
         Ok(events) => {
-            let mut outcomes = Vec::with_capacity(events.len());
-            for event in events {
-                let deadline = env::deadline(generation.manifest().limits.deadline);
-                outcomes.push((&generation.rehearse(&event, 1, deadline).await.outcome).into());
-            }
-            Came { refused: None, events: outcomes }
+            let (reads, outcomes) = rehearsal::rehearse(generation, &events, provider).await;
+            Came { refused: None, reads, events: outcomes.iter().map(wire::Outcome::from).collect() }
         }
     };
     let came = format!("{}\n", serde_json::to_string_pretty(&came)?);
@@ -204,8 +213,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 /// The request that a fixture describes.
-fn sample<'g>(text: &str, generation: &'g LoadedGeneration) -> anyhow::Result<Sample<'g>> {
-    let request: Request = serde_json::from_str(text)?;
+fn sample(request: Request, generation: &LoadedGeneration) -> anyhow::Result<Sample<'_>> {
     let manifest = generation.manifest();
     let route: &Route = match (&request.route, &manifest.routes[..]) {
         (None, [only]) => only,

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use super::super::reads::Gather;
 use super::{Row, Shared};
 use crate::env;
 use crate::model::event::Event;
@@ -115,17 +116,23 @@ impl Shared {
         }
     }
 
+    /// Starts the executions of a batch, whose reads are made together.
     fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut events: HashMap<EventId, Event>) {
+        let runtime = &self.parts.runtime;
+        let (mut ready, mut missing) = (Vec::new(), Vec::new());
         for row in rows {
-            let shared = Arc::clone(self);
-            let runtime = &self.parts.runtime;
             match events.remove(&row.item.event_id) {
-                Some(event) => drop(env::spawn_on(runtime, "executor", shared.execute(row, event))),
-                None => {
-                    let failing = shared.fail_without_event(row, "the store has no such Event");
-                    drop(env::spawn_on(runtime, "executor", failing));
-                }
+                Some(event) => ready.push((row, event)),
+                None => missing.push(row),
             }
+        }
+        let seats = Gather::seats(&self.reads, runtime, ready.len());
+        for ((row, event), seat) in ready.into_iter().zip(seats) {
+            drop(env::spawn_on(runtime, "executor", Arc::clone(self).execute(row, event, seat)));
+        }
+        for row in missing {
+            let failing = Arc::clone(self).fail_without_event(row, "the store has no such Event");
+            drop(env::spawn_on(runtime, "executor", failing));
         }
     }
 

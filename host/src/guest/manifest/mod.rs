@@ -5,6 +5,7 @@
 //! - Every error names its line and what to write instead.
 
 mod queue_class;
+mod readers;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -56,10 +57,12 @@ const SECRET_HEADERS: [HeaderName; 3] =
     [http::header::AUTHORIZATION, http::header::COOKIE, http::header::PROXY_AUTHORIZATION];
 
 /// The keys that say where a key is, of which a rule has one.
-const KEY_PLACES: [&str; 2] = ["header", "pointer"];
+const KEY_PLACES: [&str; 3] = ["header", "pointer", "pointers"];
+/// Values that a key may be made of.
+const KEY_POINTERS_MAX: usize = 8;
 
-const MANIFEST_KEYS: [&str; 8] =
-    ["name", "version", "build", "imports", "limits", "routes", "destinations", "settings"];
+const MANIFEST_KEYS: [&str; 9] =
+    ["name", "version", "build", "imports", "limits", "routes", "readers", "destinations", "settings"];
 const ROUTE_KEYS: [&str; 12] = [
     "path",
     "verify",
@@ -106,13 +109,14 @@ pub(super) fn read(text: &str) -> Result<Authored, LoadError> {
     let imports = unique(document.optional("imports"), ImportName::ALL.len(), import)?;
     let limits = document.optional("limits").map_or(Ok(GuestLimits::DEFAULT), limits)?;
     let routes = routes(document.required("routes", "[{ path = \"hooks\", verify = \"plain\" }]")?)?;
+    let readers = document.optional("readers").map_or(Ok(Vec::new()), readers::read)?;
     let destinations =
         unique(document.optional("destinations"), DESTINATIONS_MAX, |name| name.parse::<DestinationName>())?;
     let settings = document.optional("settings").map_or(Ok(BTreeMap::new()), settings)?;
     if !settings.is_empty() && !imports.contains(&ImportName::Config) {
         return Err(document.error("`settings` cannot be read without the import: add `imports = [\"config\"]`"));
     }
-    let manifest = Manifest { name, version, imports, limits, routes, destinations, settings };
+    let manifest = Manifest { name, version, imports, limits, routes, readers, destinations, settings };
     Ok(Authored { manifest, build })
 }
 
@@ -274,10 +278,17 @@ fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {
 
 /// The one place that a table names.
 fn key_place(table: &mut Section<'_>) -> Result<KeyRule, LoadError> {
-    match (table.optional("header"), table.optional("pointer")) {
-        (Some(header), None) => Ok(KeyRule::Header(header.parse()?)),
-        (None, Some(pointer)) => Ok(KeyRule::Pointer(json_pointer(&pointer)?)),
-        (_, _) => Err(table.error("a key has one place: `{ header = \"x-id\" }` or `{ pointer = \"/id\" }`")),
+    match (table.optional("header"), table.optional("pointer"), table.optional("pointers")) {
+        (Some(header), None, None) => Ok(KeyRule::Header(header.parse()?)),
+        (None, Some(pointer), None) => Ok(KeyRule::Pointer(json_pointer(&pointer)?)),
+        (None, None, Some(pointers)) => {
+            let few = pointers.error("must name two values at least: for one, write `pointer`");
+            let pointers = unique(Some(pointers), KEY_POINTERS_MAX, json_pointer)?;
+            if pointers.len() < 2 { Err(few) } else { Ok(KeyRule::Pointers(pointers)) }
+        }
+        (_, _, _) => Err(table.error(
+            "a key has one place: `{ header = \"x-id\" }`, `{ pointer = \"/id\" }`, or `{ pointers = [\"/id\", \"/at\"] }`",
+        )),
     }
 }
 

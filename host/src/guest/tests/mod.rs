@@ -5,6 +5,7 @@ mod calls;
 mod checking;
 mod examples;
 mod packages;
+mod reading;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -85,7 +86,7 @@ async fn flow_within(
     let deadline = deadline(time);
     match generation.prepare(event, 1, deadline).await? {
         Prepared::Ignore { .. } => Ok(None),
-        Prepared::Run { state } => generation.run(event, 1, state, deadline).await.map(Some),
+        Prepared::Run { state, .. } => generation.run(event, 1, state, &[], deadline).await.map(Some),
     }
 }
 

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 /// TLS towards destinations. The authorities of `ca_file`, in PEM, are trusted beside the public ones.
-pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
+pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(file) = ca_file {
         add(&mut roots, file).map_err(|reason| format!("publish.ca_file: {} {reason}", file.display()))?;
