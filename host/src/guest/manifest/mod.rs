@@ -273,22 +273,22 @@ fn event_list(value: Value<'_>) -> Result<EventList, LoadError> {
 }
 
 fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {
-    key_place(&mut value.section(&KEY_PLACES)?)
+    let mut table = value.section(&KEY_PLACES)?;
+    let Some(pointers) = table.optional("pointers") else { return key_place(&mut table) };
+    if table.optional("header").or(table.optional("pointer")).is_some() {
+        return Err(table.error("a key has one place: leave out either `pointers` or the other one"));
+    }
+    let few = pointers.error("must name two values at least: for one, write `pointer`");
+    let pointers = unique(Some(pointers), KEY_POINTERS_MAX, json_pointer)?;
+    if pointers.len() < 2 { Err(few) } else { Ok(KeyRule::Pointers(pointers)) }
 }
 
 /// The one place that a table names.
 fn key_place(table: &mut Section<'_>) -> Result<KeyRule, LoadError> {
-    match (table.optional("header"), table.optional("pointer"), table.optional("pointers")) {
-        (Some(header), None, None) => Ok(KeyRule::Header(header.parse()?)),
-        (None, Some(pointer), None) => Ok(KeyRule::Pointer(json_pointer(&pointer)?)),
-        (None, None, Some(pointers)) => {
-            let few = pointers.error("must name two values at least: for one, write `pointer`");
-            let pointers = unique(Some(pointers), KEY_POINTERS_MAX, json_pointer)?;
-            if pointers.len() < 2 { Err(few) } else { Ok(KeyRule::Pointers(pointers)) }
-        }
-        (_, _, _) => Err(table.error(
-            "a key has one place: `{ header = \"x-id\" }`, `{ pointer = \"/id\" }`, or `{ pointers = [\"/id\", \"/at\"] }`",
-        )),
+    match (table.optional("header"), table.optional("pointer")) {
+        (Some(header), None) => Ok(KeyRule::Header(header.parse()?)),
+        (None, Some(pointer)) => Ok(KeyRule::Pointer(json_pointer(&pointer)?)),
+        (_, _) => Err(table.error("a key has one place: `{ header = \"x-id\" }` or `{ pointer = \"/id\" }`")),
     }
 }
 
