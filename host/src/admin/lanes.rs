@@ -1,6 +1,4 @@
-//! Destination Lanes and Delay Shards: how they stand, opening and shutting their gates, sending again what died in them.
-
-use std::collections::BTreeMap;
+//! Destination Lanes: how they stand, opening and shutting their gates, sending again what died in them.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -103,23 +101,6 @@ pub(super) async fn redrive(
     }
     tracing::info!(messages = answer.redriven, "an operator had a lane's dead messages sent again");
     Ok(Json(answer))
-}
-
-pub(super) async fn shards(
-    State(parts): State<AdminParts>,
-    parameters: Parameters,
-) -> Result<Json<Vec<wire::Shard>>, ApiError> {
-    parameters.finish()?;
-    let looked = match timeline(&parts) {
-        Some(timeline) => timeline.look().await,
-        None => Vec::new(),
-    };
-    let mut here: BTreeMap<_, _> = looked.into_iter().map(|(view, _)| (view.shard, view)).collect();
-    let shards = parts.store.shards().await?.into_iter().map(|row| {
-        let here = here.remove(&row.shard).map(wire::ShardHere::from);
-        wire::Shard { here, ..wire::Shard::from(row) }
-    });
-    Ok(Json(shards.collect()))
 }
 
 /// The timeline, once it runs.

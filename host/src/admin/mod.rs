@@ -14,6 +14,7 @@
 //!                                           POST /api/v1/messages/{id}/resolve
 //!  GET  /api/v1/lanes                       POST /api/v1/lanes/gate
 //!  GET  /api/v1/shards                      POST /api/v1/lanes/redrive
+//!                                           POST /api/v1/shards/{shard}/checkpoint
 //!  GET  /api/v1/packs                       POST /api/v1/packs
 //!                                           POST /api/v1/packs/{pack}/activate, rollback, deactivate, drain, preview
 //!                                           POST /api/v1/packs/preview
@@ -36,6 +37,7 @@ mod messages;
 mod packs;
 mod parameters;
 mod queue;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -132,7 +134,8 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/lanes", get(lanes::list))
         .route("/api/v1/lanes/gate", post(lanes::set_gate))
         .route("/api/v1/lanes/redrive", post(lanes::redrive))
-        .route("/api/v1/shards", get(lanes::shards))
+        .route("/api/v1/shards", get(shards::list))
+        .route("/api/v1/shards/{shard}/checkpoint", post(shards::checkpoint))
         .route("/api/v1/packs", get(packs::list).post(packs::install))
         .route("/api/v1/packs/{pack}/queue", get(queue::peek))
         .route("/api/v1/packs/{pack}/activate", post(packs::activate))

@@ -236,6 +236,8 @@ pub struct MessageDetail {
     pub status: Option<u16>,
     /// What went wrong last.
     pub error: Option<String>,
+    /// Its attempts, of all generations, of which nobody knows what they did: it may have arrived once more for each.
+    pub uncertain_attempts: u32,
 }
 
 /// A body, or the beginning of one.
@@ -452,6 +454,7 @@ impl From<store::MessageDetail> for MessageDetail {
             admitted_at: detail.admitted_at.map(rfc3339),
             status: detail.status,
             error: detail.error,
+            uncertain_attempts: detail.uncertain_attempts,
         }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Directories {
     pub(super) data: PathBuf,
     /// The Delay Shards' index; may be deleted while the host is stopped.
     pub(super) timeline: PathBuf,
+    /// Checkpoints of that index, unless they are kept elsewhere.
+    pub(super) checkpoints: PathBuf,
     /// Compiled packs; may be deleted at any time.
     pub(super) cache: PathBuf,
     /// The operator's secrets.
@@ -24,8 +26,13 @@ pub(super) struct Directories {
 /// Makes the directories that are missing, and shows that the host may write to its own.
 pub(super) fn prepare(launch: &Launch) -> Result<Directories, StartError> {
     let data = launch.data.clone();
-    let directories =
-        Directories { timeline: data.join("timeline"), cache: data.join("cache"), secrets: secrets(launch), data };
+    let directories = Directories {
+        timeline: data.join("timeline"),
+        checkpoints: data.join("checkpoints"),
+        cache: data.join("cache"),
+        secrets: secrets(launch),
+        data,
+    };
     make(&directories.data)?;
     make(&directories.timeline)?;
     make(&directories.cache)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::directories::Directories;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
-use crate::config::{Config, QueueProfile};
+use crate::config::{CheckpointsPlace, Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::GuestOptions;
 use crate::intake::IntakeOptions;
@@ -18,7 +18,7 @@ use crate::publish::PublishOptions;
 use crate::secrets::Secret;
 use crate::store::{DatabaseUrl, LeaseTime, StoreOptions};
 use crate::supervise::SuperviseOptions;
-use crate::timeline::TimelineOptions;
+use crate::timeline::{CheckpointOptions, CheckpointPlace, S3Place, TimelineOptions};
 
 /// The part of the time to stop that running executions get; the rest is for what comes after them.
 const DRAIN_PART: f64 = 0.6;
@@ -91,7 +91,26 @@ pub(super) fn timeline(config: &Config, directories: &Directories) -> TimelineOp
         claimed_max: config.timeline.claimed_max,
         memory_bytes: config.timeline.memory_bytes,
         clock_uncertainty_max: config.timeline.clock_uncertainty_max,
+        checkpoints: checkpoints(config, directories),
     }
+}
+
+fn checkpoints(config: &Config, directories: &Directories) -> CheckpointOptions {
+    let place = match config.checkpoints.place.clone() {
+        CheckpointsPlace::Folder(folder) => {
+            CheckpointPlace::Folder(folder.unwrap_or_else(|| directories.checkpoints.clone()))
+        }
+        CheckpointsPlace::Bucket(bucket) => CheckpointPlace::S3(S3Place {
+            bucket: bucket.bucket,
+            prefix: bucket.prefix,
+            region: bucket.region,
+            endpoint: bucket.endpoint,
+            access_key_id: bucket.access_key_id,
+            secret_access_key: bucket.secret_access_key,
+            ca_file: bucket.ca_file,
+        }),
+    };
+    CheckpointOptions { place, every: config.checkpoints.every, kept: config.checkpoints.kept }
 }
 
 pub(super) fn intake(config: &Config) -> IntakeOptions {
@@ -166,6 +185,9 @@ pub(super) fn announce(config: &Config, running: &Running) {
         namespaces = config.namespaces.len(),
         "the host serves"
     );
+    if workers_per_pack == 0 {
+        tracing::warn!("inbound.workers_per_pack is 0: this host works nothing off");
+    }
     if workers_per_pack > SLOTS_SAFE_MAX {
         tracing::warn!(
             workers_per_pack,

@@ -1,22 +1,42 @@
-//! `forebay shard`: who owns which Delay Shard, and how far it is.
+//! `forebay shard`: who owns which Delay Shard, how far it is, and its checkpoints.
 
-use clap::Subcommand;
+use std::fmt::Write;
+
+use clap::{Args, Subcommand};
 
 use super::client::{Client, HostArguments};
 use super::exit::Failure;
-use super::output::{Table, print};
+use super::output::{Table, print, printable};
 use crate::admin::wire;
 
 /// `forebay shard`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// List the Delay Shards: owner, epoch, how far each is
+    /// List the Delay Shards: owner, epoch, how far each is, its newest checkpoint
     #[command(after_help = "What only a shard's owner knows is shown by the host that owns it; elsewhere it is `–`.")]
     List(HostArguments),
+    /// Make a checkpoint of a shard now, by the host that owns it
+    #[command(after_help = "Examples:\n  forebay shard checkpoint 0")]
+    Checkpoint(CheckpointArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckpointArguments {
+    /// The shard's number
+    #[arg(value_name = "SHARD")]
+    shard: u16,
+    #[command(flatten)]
+    host: HostArguments,
 }
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
-    let Verb::List(host) = verb;
+    match verb {
+        Verb::List(host) => list(host).await,
+        Verb::Checkpoint(arguments) => checkpoint(arguments).await,
+    }
+}
+
+async fn list(host: HostArguments) -> Result<(), Failure> {
     let answer = Client::new(&host)?.get("/api/v1/shards").await?;
     if host.json {
         return Ok(print(&answer.text())?);
@@ -32,6 +52,7 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
         "PENDING",
         "IN FLIGHT",
         "LANES",
+        "CHECKPOINT",
         "HELD",
     ]);
     for shard in &shards {
@@ -49,8 +70,31 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
             &known(|here| here.pending),
             &known(|here| here.in_flight),
             &known(|here| here.lanes),
+            shard.checkpoint.as_ref().map_or("–", |checkpoint| checkpoint.created_at.as_str()),
             shard.here.as_ref().and_then(|here| here.held.as_deref()).unwrap_or("–"),
         ]);
     }
-    Ok(print(&table.render())?)
+    let mut text = table.render();
+    for (shard, withdrawn) in shards.iter().flat_map(|shard| shard.withdrawn.iter().map(move |one| (shard, one))) {
+        let wire::Withdrawn { runtime, until, reason } = withdrawn;
+        let line =
+            format!("runtime {runtime} cannot open shard {} and is not asked before {until}: {reason}", shard.shard);
+        let _ = writeln!(text, "{}", printable(&line));
+    }
+    Ok(print(&text)?)
+}
+
+async fn checkpoint(CheckpointArguments { shard, host }: CheckpointArguments) -> Result<(), Failure> {
+    let answer = Client::new(&host)?.post(&format!("/api/v1/shards/{shard}/checkpoint")).await?;
+    if host.json {
+        return Ok(print(&answer.text())?);
+    }
+    let text = match answer.read::<wire::CheckpointAnswer>()?.checkpoint {
+        Some(made) => format!(
+            "shard {shard} has a checkpoint of {} bytes, with its feed applied up to {}\n",
+            made.bytes, made.applied
+        ),
+        None => format!("the checkpoint of shard {shard} is still being made: `forebay shard list` shows when it is\n"),
+    };
+    Ok(print(&text)?)
 }

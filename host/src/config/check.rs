@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::checkpoints::CheckpointsDocument;
 use super::destinations::DestinationDocument;
 use super::origins::{self, ReaderDocument};
 use super::sources::Settings;
@@ -32,6 +33,7 @@ pub(super) struct Document {
     database: DatabaseDocument,
     store: StoreConfig,
     timeline: TimelineConfig,
+    checkpoints: CheckpointsDocument,
     publish: PublishConfig,
     guest: GuestConfig,
     log: LogConfig,
@@ -90,6 +92,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     check_networks(&document.publish.allow_networks, &mut settings);
     let namespaces = check_namespaces(document.namespaces.0, &mut settings);
     let admin = check_admin(document.admin, &mut settings);
+    let checkpoints = document.checkpoints.check(&mut settings);
     let in_flight_max = document.publish.in_flight_max.min(document.timeline.claimed_max);
     let destinations = check_destinations(document.destinations, in_flight_max, &mut settings);
     let readers =
@@ -106,6 +109,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         database_url: document.database.url.map(|url| Secret::new(url.into_bytes())),
         store: document.store,
         timeline: document.timeline,
+        checkpoints,
         publish: document.publish,
         guest: document.guest,
         log: document.log,

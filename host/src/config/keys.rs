@@ -102,10 +102,11 @@ pub(super) const KEYS: &[Key] = &[
     key("admin.token_file", Kind::Text, "A file whose first line is the token, instead of `admin.token`."),
     number(
         "inbound.workers_per_pack",
-        1,
+        0,
         1_024,
         "Executors of each pack: events of it that are worked off at once. More than the default are allowed, and logged as \
-         unsafe.",
+         unsafe. With 0 this host takes deliveries in and leaves it to others on the same database to work them off, or to \
+         itself once it is started with more.",
     ),
     number(
         "inbound.max_processing_rows",
@@ -182,6 +183,44 @@ pub(super) const KEYS: &[Key] = &[
         5,
         60_000,
         "How uncertain the clock may be. While it is more so, nothing is published.",
+    ),
+    number(
+        "checkpoints.every_seconds",
+        0,
+        86_400,
+        "How often a checkpoint of each shard is made, while anything changes in it: a copy of its index, for an owner that \
+         finds none of its own. `0`: only when an operator asks (`forebay shard checkpoint`).",
+    ),
+    number("checkpoints.kept", 1, 16, "How many checkpoints of a shard are kept."),
+    key(
+        "checkpoints.folder",
+        Kind::Text,
+        "The folder that checkpoints are kept in; not set, `checkpoints` in the data directory. Hosts that share a database \
+         find one another's only if they share the folder as well.",
+    ),
+    key(
+        "checkpoints.bucket",
+        Kind::Text,
+        "A bucket of an object store that speaks S3, instead of a folder. Give it a rule that ends uploads which were begun \
+         and not finished.",
+    ),
+    key("checkpoints.prefix", Kind::Text, "What the names of all objects in the bucket begin with."),
+    key("checkpoints.region", Kind::Text, "The bucket's region."),
+    key(
+        "checkpoints.endpoint",
+        Kind::Text,
+        "Where the object store is, if it is not Amazon's: `https://s3.example.com:9000`.",
+    ),
+    key("checkpoints.access_key_id", Kind::Text, "Who asks for the bucket's objects. Needed for a bucket."),
+    key(
+        "checkpoints.secret_access_key",
+        Kind::Text,
+        "The secret that belongs to it. Needed for a bucket; prefer the variable to the file.",
+    ),
+    key(
+        "checkpoints.ca_file",
+        Kind::Text,
+        "A PEM file of certificate authorities whose word is taken for the object store, beside those that browsers trust.",
     ),
     number(
         "publish.in_flight_max",

@@ -12,6 +12,7 @@
 //! - Only `app` and `telemetry` import this module. Every other module has a small options struct of its own.
 
 mod check;
+mod checkpoints;
 mod destinations;
 mod keys;
 mod origins;
@@ -31,6 +32,7 @@ use crate::model::names::Namespace;
 use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
+pub use checkpoints::{BucketConfig, CheckpointsConfig, CheckpointsPlace};
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,
@@ -59,6 +61,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// The Delay Shards.
     pub timeline: TimelineConfig,
+    /// Copies of the Delay Shards' indexes.
+    pub checkpoints: CheckpointsConfig,
     /// How destinations are called.
     pub publish: PublishConfig,
     /// The engine that runs guests.

@@ -106,13 +106,13 @@ fn unknown_keys_name_their_line_and_the_nearest_known_key() {
 #[test]
 fn wrong_values_name_their_place_and_what_is_expected() {
     check_refused(
-        "namespaces = 'default'\n[inbound]\nworkers_per_pack = 0\nstage_timing = 1\n[log]\nformat = 'xml'\n[intake]\nlisten \
+        "namespaces = 'default'\n[inbound]\nworkers_per_pack = -1\nstage_timing = 1\n[log]\nformat = 'xml'\n[intake]\nlisten \
          = 'localhost'\n[admin]\ntoken = 12345\n",
         &[("FOREBAY_FLOW_DEADLINE_MS", "10s"), ("FOREBAY_STORE_SHARDS", "-1")],
         expect![[r#"
             the configuration cannot be used:
               forebay.toml line 1: `namespaces` must be a list of texts
-              forebay.toml line 3: `inbound.workers_per_pack` must be a whole number from 1 to 1024
+              forebay.toml line 3: `inbound.workers_per_pack` must be a whole number from 0 to 1024
               forebay.toml line 4: `inbound.stage_timing` must be true or false
               forebay.toml line 6: `log.format` must be one of text, json
               forebay.toml line 8: `intake.listen` must be an address and a port, like 127.0.0.1:8080 or [::1]:8080
@@ -225,10 +225,37 @@ fn an_admin_listener_that_others_reach_needs_a_token() {
     assert!(matches!(config.admin.token, Some(TokenSource::Given(_))));
 }
 
+#[test]
+fn a_bucket_for_checkpoints_is_told_of_whole_and_instead_of_a_folder() {
+    check_refused(
+        "[checkpoints]\nfolder = '/mnt/checkpoints'\nendpoint = 'https://s3.example.com'\n",
+        &[],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 3: `checkpoints.endpoint` is for a bucket: set `checkpoints.bucket` too"#]],
+    );
+    check_refused(
+        "[checkpoints]\nfolder = '/mnt/checkpoints'\nbucket = 'ours'\nendpoint = 's3.example.com'\n",
+        &[("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who")],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 2: `checkpoints.folder` must not be set together with `checkpoints.bucket`
+          forebay.toml line 4: `checkpoints.endpoint` must be a URL like https://s3.example.com:9000
+          `checkpoints.secret_access_key` is needed for a bucket"#]],
+    );
+    let keys = [("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who"), ("FOREBAY_CHECKPOINTS_SECRET_ACCESS_KEY", "letters")];
+    let config = load("[checkpoints]\nbucket = 'ours'\nevery_seconds = 0\n", &keys).unwrap();
+    assert!(matches!(&config.checkpoints.place, CheckpointsPlace::Bucket(bucket) if bucket.region == "us-east-1"));
+    assert_eq!(config.checkpoints.every, None);
+}
+
 // OBS-3
 #[test]
 fn a_configuration_shows_no_secret() {
     let config = load("[admin]\ntoken = 'a-token-of-20-letters'\n", &[]).unwrap();
+    assert!(!format!("{config:?}").contains("letters"));
+    let keys = [("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who"), ("FOREBAY_CHECKPOINTS_SECRET_ACCESS_KEY", "letters")];
+    let config = load("[checkpoints]\nbucket = 'ours'\n", &keys).unwrap();
     assert!(!format!("{config:?}").contains("letters"));
 }
 

@@ -63,7 +63,7 @@ pub const SLOTS_SAFE_MAX: u32 = 64;
 /// How the executors of a pack work.
 #[derive(Debug, Clone)]
 pub struct ExecuteOptions {
-    /// Slots of one pack (`inbound.workers_per_pack`), at least 1.
+    /// Slots of one pack (`inbound.workers_per_pack`); with 0 there is nothing that executes.
     pub slots: u32,
     /// How they are divided among queue classes (`inbound.queue_profile`).
     pub profile: Profile,

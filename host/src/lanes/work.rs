@@ -9,7 +9,7 @@
 //! Invariants:
 //! - A class that has work is given a turn after the others have done no more than [`WorkPlan::bound`] records.
 //! - A class without work gathers no credit; what it owes, it goes on owing.
-//! - Each class but [`WorkClass::Query`] has a reserve that nobody else can take, and all reserves together are there.
+//! - Each class but [`WorkClass::Query`] and [`WorkClass::Checkpoint`] has a reserve that nobody else can take, and all reserves together are there.
 
 /// What one visit grants a class of weight 1, in records.
 const QUANTUM: i64 = 64;
@@ -27,16 +27,19 @@ pub enum WorkClass {
     DueScheduler,
     /// Answers to operators.
     Query,
+    /// A copy of the index, for whoever owns the shard next.
+    Checkpoint,
 }
 
 impl WorkClass {
     /// Every class, in the order of the round.
-    pub const ALL: [WorkClass; 5] = [
+    pub const ALL: [WorkClass; 6] = [
         WorkClass::OutcomeAndControl,
         WorkClass::SourceApply,
         WorkClass::Expiry,
         WorkClass::DueScheduler,
         WorkClass::Query,
+        WorkClass::Checkpoint,
     ];
 
     const fn as_str(self) -> &'static str {
@@ -46,6 +49,7 @@ impl WorkClass {
             WorkClass::Expiry => "expiry",
             WorkClass::DueScheduler => "due_scheduler",
             WorkClass::Query => "query",
+            WorkClass::Checkpoint => "checkpoint",
         }
     }
 }
@@ -65,7 +69,7 @@ pub struct WorkShare {
 
 /// What all classes are given, in the order of [`WorkClass::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkPlan([WorkShare; 5]);
+pub struct WorkPlan([WorkShare; 6]);
 
 /// Why a plan would let a shard stand still.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,9 +104,9 @@ pub enum UnfitPlan {
 
 impl WorkPlan {
     /// A plan for a shard that may hold `records_max` records, over all queues.
-    pub fn new(shares: [WorkShare; 5], records_max: usize) -> Result<Self, UnfitPlan> {
+    pub fn new(shares: [WorkShare; 6], records_max: usize) -> Result<Self, UnfitPlan> {
         for (class, share) in WorkClass::ALL.into_iter().zip(&shares) {
-            let needs_reserve = class != WorkClass::Query;
+            let needs_reserve = !matches!(class, WorkClass::Query | WorkClass::Checkpoint);
             let lacks = [
                 ("weight", share.weight == 0),
                 ("queue", share.queue_max == 0),
@@ -147,7 +151,7 @@ impl WorkShare {
 pub struct WorkRound {
     plan: WorkPlan,
     /// What each class may still do; below zero, what it owes.
-    credit: [i64; 5],
+    credit: [i64; 6],
     /// The class that is being visited, and whether it has been granted for this visit.
     at: usize,
     granted: bool,
@@ -156,7 +160,7 @@ pub struct WorkRound {
 impl WorkRound {
     /// Nobody has done anything yet.
     pub fn new(plan: WorkPlan) -> Self {
-        Self { plan, credit: [0; 5], at: 0, granted: false }
+        Self { plan, credit: [0; 6], at: 0, granted: false }
     }
 
     /// The class that is given the next turn, among those that `has_work`; `None` if none has.

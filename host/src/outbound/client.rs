@@ -78,7 +78,7 @@ impl Client {
     /// A client with no connections.
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         let guard = Guard::new(&options.allow_networks, &options.deny_addresses).map_err(ClientError)?;
-        let tls = client_config(options.ca_file.as_deref()).map_err(ClientError)?;
+        let tls = client_config("publish.ca_file", options.ca_file.as_deref()).map_err(ClientError)?;
         let client = HyperClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(options.idle_timeout)

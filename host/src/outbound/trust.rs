@@ -7,11 +7,12 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// TLS towards destinations. The authorities of `ca_file`, in PEM, are trusted beside the public ones.
-pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
+/// TLS towards others. The authorities of `ca_file`, in PEM, are trusted beside the public ones; `key` is the setting that
+/// names it.
+pub(crate) fn client_config(key: &str, ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(file) = ca_file {
-        add(&mut roots, file).map_err(|reason| format!("publish.ca_file: {} {reason}", file.display()))?;
+        add(&mut roots, file).map_err(|reason| format!("{key}: {} {reason}", file.display()))?;
     }
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
@@ -34,7 +35,9 @@ mod tests {
     fn refused(text: &str) -> String {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        client_config(Some(file.path())).unwrap_err().replace(&file.path().display().to_string(), "FILE")
+        client_config("publish.ca_file", Some(file.path()))
+            .unwrap_err()
+            .replace(&file.path().display().to_string(), "FILE")
     }
 
     #[test]
@@ -45,7 +48,7 @@ mod tests {
         assert!(garbage.starts_with("publish.ca_file: FILE holds what is no certificate of an authority"), "{garbage}");
         let cut = refused("-----BEGIN CERTIFICATE-----\nAAAA\n");
         assert!(cut.starts_with("publish.ca_file: FILE cannot be read as a PEM file"), "{cut}");
-        let missing = client_config(Some(Path::new("/nowhere/ca.pem"))).unwrap_err();
+        let missing = client_config("publish.ca_file", Some(Path::new("/nowhere/ca.pem"))).unwrap_err();
         assert!(missing.starts_with("publish.ca_file: /nowhere/ca.pem cannot be read"), "{missing}");
     }
 }

@@ -26,7 +26,7 @@ use super::{ClaimedMessage, Settled};
 use crate::env::{self, Env};
 use crate::model::destination_lane::Gate;
 use crate::model::ids::MessageId;
-use crate::model::message::{MessageEntry, MessageState, after_attempt};
+use crate::model::message::{MessageEntry, MessageState, Outcome, after_attempt};
 use crate::secrets::Secrets;
 use crate::store::{
     Admission, AdmissionRequest, GateChange, OutcomeRecord, Payload, SetBy, ShardLease, Store, StoreError,
@@ -223,6 +223,7 @@ impl Engine {
             generation: message.generation,
             attempt,
             after,
+            uncertain: matches!(verdict.outcome, Outcome::Unknown),
             status: verdict.status,
             error: verdict.error,
         };

@@ -148,7 +148,7 @@ impl Publisher {
             idle_connections_max: options.idle_connections_max,
             idle_timeout: options.idle_timeout,
         };
-        let tls = outbound::client_config(options.ca_file.as_deref()).map_err(PublishError)?;
+        let tls = outbound::client_config("publish.ca_file", options.ca_file.as_deref()).map_err(PublishError)?;
         let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
         let route = |destination: &Destination| {

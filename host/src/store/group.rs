@@ -15,13 +15,15 @@ use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Red
 use super::outbox::{self, Emitted};
 use super::packs::{Activated, Installed};
 use super::replay::{self, Replay, Replayed};
-use super::runtimes::{self, Presence};
+use super::runtimes::{self, Presence, Runtimes};
+use super::shard_checkpoints::{self, CheckpointRequest, CheckpointRow};
 use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
 use super::sweep::{self, Suspect};
 use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
+use super::withdrawals::{self, Withdraw};
 use super::{claiming, draining, finalize, gates, materialize};
-use crate::model::ids::{MessageId, RuntimeId, WorkItemId};
+use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
@@ -53,7 +55,9 @@ pub(super) enum Control {
     Resolve(Resolve, Reply<Resolved>),
     SetGate(GateChange, Reply<()>),
     Shard(ShardRequest, Reply<Option<ShardLease>>),
-    Beat(Presence, Reply<Vec<RuntimeId>>),
+    Beat(Presence, Reply<Runtimes>),
+    Withdraw(Withdraw, Reply<()>),
+    Checkpoint(Box<CheckpointRequest>, Reply<Option<Vec<CheckpointRow>>>),
     EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
     StoreChunk(Chunk, Reply<()>),
     Install(Installation, Reply<Installed>),
@@ -89,6 +93,8 @@ impl Control {
             | Control::Shard(..)
             | Control::StoreChunk(..)
             | Control::Beat(..)
+            | Control::Withdraw(..)
+            | Control::Checkpoint(..)
             | Control::Install(..)
             | Control::Activate(..)
             | Control::Probe(_)
@@ -161,7 +167,9 @@ pub(super) enum Afterwards {
 #[derive(Default)]
 pub(super) struct Group {
     shards: Batch<ShardRequest, Option<ShardLease>>,
-    presences: Batch<Presence, Vec<RuntimeId>>,
+    presences: Batch<Presence, Runtimes>,
+    withdrawals: Batch<Withdraw, ()>,
+    checkpoints: Batch<CheckpointRequest, Option<Vec<CheckpointRow>>>,
     namespaces: Batch<(Vec<Namespace>, Timestamp), ()>,
     chunks: Batch<Chunk, ()>,
     installations: Batch<Installation, Installed>,
@@ -220,6 +228,8 @@ impl Group {
             Control::SetGate(request, reply) => self.gates.push(request, reply),
             Control::Shard(request, reply) => self.shards.push(request, reply),
             Control::Beat(presence, reply) => self.presences.push(presence, reply),
+            Control::Withdraw(wish, reply) => self.withdrawals.push(wish, reply),
+            Control::Checkpoint(request, reply) => self.checkpoints.push(*request, reply),
             Control::EnsureNamespaces(names, now, reply) => self.namespaces.push((names, now), reply),
             Control::StoreChunk(chunk, reply) => {
                 self.body_bytes += chunk.bytes.len();
@@ -265,6 +275,7 @@ impl Group {
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.withdrawals.answers = withdrawals::apply(unit, self.withdrawals.requests(afterwards)).await?;
         self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
@@ -287,6 +298,8 @@ impl Group {
         }
         let mut shards = Shards::load(unit, shard_ids).await?;
         self.shards.decide(afterwards, |request| shards.apply(unit, request));
+        self.checkpoints.answers =
+            shard_checkpoints::apply(unit, &shards, self.checkpoints.requests(afterwards)).await?;
         outbox::emit(unit, &mut shards, emitted).await?;
         let mut book = Book::load(unit, &mut shards, ids).await?;
         // Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives
@@ -307,8 +320,10 @@ impl Group {
         let owned = self.expiries.requests.iter().chain(&self.admissions.requests).map(|request| request.lease.shard);
         let recorded = self.outcomes.requests.iter().map(|request| request.lease.shard);
         let asked_for = self.shards.requests.iter().map(ShardRequest::shard);
+        let kept = self.checkpoints.requests.iter().map(|request| request.lease.shard);
         let receiving = emitted.iter().map(|emitted| emitted.shard(unit.terms.shard_count));
-        let mut shards: BTreeSet<ShardId> = owned.chain(recorded).chain(asked_for).chain(receiving).collect();
+        let mut shards: BTreeSet<ShardId> =
+            owned.chain(recorded).chain(asked_for).chain(kept).chain(receiving).collect();
         shards.extend(transitions::shards_of(unit, self.commanded_ids().collect()).await?);
         Ok(shards)
     }
@@ -337,6 +352,8 @@ impl Group {
     pub(super) fn settle(self, outcome: &Result<(), StoreError>) {
         self.shards.settle(outcome);
         self.presences.settle(outcome);
+        self.withdrawals.settle(outcome);
+        self.checkpoints.settle(outcome);
         self.namespaces.settle(outcome);
         self.chunks.settle(outcome);
         self.installations.settle(outcome);

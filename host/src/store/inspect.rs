@@ -182,6 +182,8 @@ pub struct MessageDetail {
     pub status: Option<u16>,
     /// What went wrong last.
     pub error: Option<String>,
+    /// Its attempts, of all generations, of which nobody knows what they did.
+    pub uncertain_attempts: u32,
 }
 
 impl Store {
@@ -267,8 +269,8 @@ static MESSAGES_OF_EVENT: Text = Text::new(concat!(
 static MESSAGE: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
-    ", message.created_at, message.finished_at, message.admitted_at, message.status, message.error, message.id, \
-     payload.idempotency_key, payload.content_type, payload.headers, payload.body FROM message \
+    ", message.created_at, message.finished_at, message.admitted_at, message.status, message.error, \
+     message.uncertain_attempts, message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body FROM message \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal WHERE message.id = ?"
 ));
 
@@ -314,6 +316,7 @@ fn message(row: &Row) -> Result<MessageDetail, sqlx::Error> {
         admitted_at: row.optional_time(ENTRY_COLUMNS + 2)?,
         status: row.optional_unsigned_16(ENTRY_COLUMNS + 3)?,
         error: row.value(ENTRY_COLUMNS + 4)?,
-        payload: payload(row, ENTRY_COLUMNS + 5)?,
+        uncertain_attempts: row.unsigned_32(ENTRY_COLUMNS + 5)?,
+        payload: payload(row, ENTRY_COLUMNS + 6)?,
     })
 }

@@ -1,6 +1,6 @@
 //! A writer's connection: where it comes from, and what holds as long as it does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sqlx::Connection as _;
@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::authority::Authority;
 use super::connection::Connection;
 use super::dialect::Engine;
+use super::durability::Log;
 use super::file::FileIdentity;
 use super::readers::Readers;
 use super::sequences::Sequences;
@@ -35,10 +36,11 @@ impl Source {
     pub(super) async fn connect(&self, shards: u16, readers: &Readers) -> Result<Link, sqlx::Error> {
         let database = match self {
             Source::File(path) => {
-                let connection = schema::reconnect(path, shards).await?;
-                let file = FileIdentity::of(path)?;
-                readers.follow(&file);
-                Database::File { connection, file }
+                let database = Database::file(schema::reconnect(path, shards).await?, path).await?;
+                if let Database::File { file, .. } = &database {
+                    readers.follow(file);
+                }
+                database
             }
             Source::Server(server, isolation) => {
                 let connection = server.connect(*isolation).await?;
@@ -72,11 +74,19 @@ pub(super) struct Link {
 }
 
 enum Database {
-    File { connection: SqliteConnection, file: FileIdentity },
+    File { connection: SqliteConnection, file: FileIdentity, log: Arc<Log> },
     Server { connection: MySqlConnection, engine: Engine },
 }
 
 impl Database {
+    /// The embedded database, on a connection that leaves it to `durability` to make what it commits durable.
+    async fn file(mut connection: SqliteConnection, path: &Path) -> Result<Self, sqlx::Error> {
+        let file = FileIdentity::of(path)?;
+        let log = Arc::new(Log::beside(path)?);
+        sqlx::raw_sql("PRAGMA synchronous = NORMAL").execute(&mut connection).await?;
+        Ok(Self::File { connection, file, log })
+    }
+
     fn connection(&mut self) -> Connection<'_> {
         match self {
             Database::File { connection, .. } => Connection::sqlite(connection),
@@ -92,9 +102,16 @@ impl Link {
     }
 
     /// The embedded database, opened and up to date.
-    pub(super) async fn file(connection: SqliteConnection, path: &std::path::Path) -> Result<Self, sqlx::Error> {
-        let file = FileIdentity::of(path)?;
-        Self::new(Database::File { connection, file }).await
+    pub(super) async fn file(connection: SqliteConnection, path: &Path) -> Result<Self, sqlx::Error> {
+        Self::new(Database::file(connection, path).await?).await
+    }
+
+    /// What has to be synced before a commit is durable.
+    pub(super) fn log(&self) -> Option<Arc<Log>> {
+        match &self.database {
+            Database::File { log, .. } => Some(Arc::clone(log)),
+            Database::Server { .. } => None,
+        }
     }
 
     pub(super) fn connection(&mut self) -> Connection<'_> {

@@ -1,5 +1,7 @@
 //! Answers that get lost, for tests: a transaction ends as if the machine had failed around its commit.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Store, StoreError};
@@ -23,20 +25,52 @@ impl Loss {
     }
 }
 
-/// What is to happen to the next transaction; clones share it.
+/// What is to happen to the next transactions; clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Losses(Arc<Mutex<Option<Loss>>>);
+pub(super) struct Losses(Arc<Plan>);
+
+#[derive(Default)]
+struct Plan {
+    next: Mutex<Option<Loss>>,
+    /// Held by a test as long as nothing shall become durable.
+    disk: tokio::sync::Mutex<()>,
+    sync_fails: AtomicBool,
+}
 
 impl Losses {
     /// What is planned for this transaction.
     pub(super) fn next(&self) -> Option<Loss> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.next.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits as long as a test holds the disk.
+    pub(super) async fn syncing(&self) {
+        drop(self.0.disk.lock().await);
+    }
+
+    /// The error of a disk, if one is planned.
+    pub(super) fn sync_fails(&self) -> Option<io::Error> {
+        self.0.sync_fails.swap(false, Ordering::Relaxed).then(|| io::Error::other("a test broke the disk"))
     }
 }
 
 impl Store {
     /// The answers of the next transaction get lost.
     pub(crate) fn lose_answer(&self, loss: Loss) {
-        *self.writer.losses.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(loss);
+        *self.plan().next.lock().unwrap_or_else(PoisonError::into_inner) = Some(loss);
+    }
+
+    /// Nothing becomes durable as long as what this returns is held.
+    pub(crate) async fn hold_disk(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.plan().disk.lock().await
+    }
+
+    /// The next sync fails.
+    pub(crate) fn fail_sync(&self) {
+        self.plan().sync_fails.store(true, Ordering::Relaxed);
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.writer.losses.0
     }
 }

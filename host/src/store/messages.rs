@@ -4,6 +4,7 @@
 //! sequence order. Cancel and reschedule take a new `seq`, and so appear in the feed again.
 
 use super::connection::Row;
+use super::readers::Reader;
 use super::statement::{Statement, Text};
 use super::stored::{Values, values};
 use super::transitions::{Cancel, Owned, Redrive, Reschedule, Resolve};
@@ -49,6 +50,8 @@ pub struct OutcomeRecord {
     pub attempt: u32,
     /// What becomes of the message.
     pub after: AfterAttempt,
+    /// Whether nobody knows what the attempt did to the destination.
+    pub uncertain: bool,
     /// The destination's HTTP status, if it gave one.
     pub status: Option<u16>,
     /// What went wrong, if anything, at most [`crate::model::failure::FAILURE_TEXT_BYTES_MAX`] bytes. Never a payload.
@@ -164,7 +167,8 @@ impl Store {
         let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
         let text = if nonterminal_only { open } else { &FEED };
         let values = values![u32::from(shard.0), i64::try_from(after).unwrap_or(i64::MAX), rows_max];
-        entries(&connection.fetch_all(text.of(engine), values).await?)
+        let entries = entries(&connection.fetch_all(text.of(engine), values).await?)?;
+        self.settled(reader, entries).await
     }
 
     /// The last sequence number that a shard has handed out.
@@ -173,13 +177,23 @@ impl Store {
         let values = values![u32::from(shard.0)];
         let row = reader.connection().fetch_optional("SELECT last_seq FROM shard WHERE id = ?", values).await?;
         let row = row.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
-        Ok(row.unsigned(0)?)
+        let end = row.unsigned(0)?;
+        self.settled(reader, end).await
+    }
+
+    /// What was read, once it is durable. A shard's index is built on it: it would be ahead of the store if it held what the
+    /// store loses with the machine.
+    async fn settled<T>(&self, reader: Reader, read: T) -> Result<T, StoreError> {
+        drop(reader);
+        self.writer.durable().await?;
+        Ok(read)
     }
 
     /// The current entries of these messages; those that do not exist are left out.
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
         let mut reader = self.reader().await?;
-        Ok(ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?)
+        let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?;
+        self.settled(reader, entries).await
     }
 
     /// Entries that stand in `publishing` with no outcome, by id, behind `after`: what a dead owner left.
@@ -193,7 +207,8 @@ impl Store {
         let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
         let values = values![u32::from(shard.0), after, rows_max];
         let mut connection = reader.connection();
-        entries(&connection.fetch_all(PUBLISHING.of(connection.engine()), values).await?)
+        let entries = entries(&connection.fetch_all(PUBLISHING.of(connection.engine()), values).await?)?;
+        self.settled(reader, entries).await
     }
 
     /// Publish Admission: durable, fenced by the shard's owner epoch. One answer a request, in order.

@@ -1,12 +1,12 @@
 //! The store: the only truth, and the only user of sqlx.
 //!
-//! Every write goes through one writer task. It takes what has arrived while the last commit was being made durable,
-//! applies it in one transaction, commits, and then answers all of it: group commit with no timer. Reads that do not
-//! decide anything go through a pool of their own.
+//! Every write goes through one writer task. It takes what has arrived while it was at its last transaction, applies it in
+//! one, commits, and has all of it answered once that is durable: group commit with no timer. Reads that do not decide
+//! anything go through a pool of their own.
 //!
 //! Invariants:
-//! - A method that writes resolves after its commit is durable (SQLite: WAL with `synchronous=FULL`), or with an error
-//!   that says whether trying again makes sense.
+//! - A method that writes resolves after its commit is durable (SQLite: its log is synced), or with an error that says
+//!   whether trying again makes sense.
 //! - Every transition of a leased row repeats token and epoch in its predicate; a caller whose lease is gone changes
 //!   nothing and is told so.
 //! - `now` is a parameter.
@@ -26,14 +26,17 @@ mod packs;
 mod peek;
 mod replay;
 mod runtimes;
+mod shard_checkpoints;
 mod shards;
 mod stats;
 mod sweep;
 mod time;
+mod withdrawals;
 
 mod behaviour;
 mod checkpoint;
 mod coverage;
+mod durability;
 mod examine;
 mod file;
 mod group;
@@ -92,15 +95,17 @@ pub use packs::{
 };
 pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
 pub use replay::Replayed;
-pub use runtimes::RUNTIMES_MAX;
+pub use runtimes::{RUNTIMES_MAX, Runtimes};
 pub use schema::{MigrationReport, migrate};
 pub use server::DatabaseUrl;
+pub use shard_checkpoints::CheckpointRow;
 pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 pub use time::DatabaseTime;
+pub use withdrawals::Withdrawal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -201,17 +206,17 @@ impl Store {
 
     /// Changes after every commit that made work claimable: a hint to look, not a promise to find.
     pub fn subscribe_work(&self) -> watch::Receiver<u64> {
-        self.writer.work.subscribe()
+        self.writer.hints.work.subscribe()
     }
 
     /// Changes after every commit that added to a shard's feed: a hint to look, not a promise to find.
     pub fn subscribe_feed(&self) -> watch::Receiver<u64> {
-        self.writer.feed.subscribe()
+        self.writer.hints.feed.subscribe()
     }
 
     /// Changes after every commit of this runtime that set a gate: a hint to look, not a promise to find.
     pub fn subscribe_gates(&self) -> watch::Receiver<u64> {
-        self.writer.gates.subscribe()
+        self.writer.hints.gates.subscribe()
     }
 
     /// Whether the database answers: reads through the pool and asks the writer.

@@ -9,12 +9,21 @@ use super::statement::Statement;
 use super::stored::values;
 use super::unit::{Answers, Unit};
 use super::writer::Control;
-use super::{Store, StoreError};
+use super::{ShardId, Store, StoreError, withdrawals};
 use crate::model::ids::RuntimeId;
 use crate::model::time::Timestamp;
 
 /// The most runtimes that are told of.
 pub const RUNTIMES_MAX: u32 = 1_024;
+
+/// Who takes part in the timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtimes {
+    /// Those that are there, in order of their ids.
+    pub live: Vec<RuntimeId>,
+    /// Shards that one of them is not asked to open.
+    pub withdrawn: Vec<(ShardId, RuntimeId)>,
+}
 
 /// A runtime's word that it is there.
 #[derive(Debug, Clone)]
@@ -26,13 +35,8 @@ pub(super) struct Presence {
 }
 
 impl Store {
-    /// Says that a runtime is there for `duration`. Returns those that are, itself among them, in order of their ids.
-    pub async fn beat(
-        &self,
-        runtime: RuntimeId,
-        duration: Duration,
-        now: Timestamp,
-    ) -> Result<Vec<RuntimeId>, StoreError> {
+    /// Says that a runtime is there for `duration`. Returns those that are, itself among them.
+    pub async fn beat(&self, runtime: RuntimeId, duration: Duration, now: Timestamp) -> Result<Runtimes, StoreError> {
         let presence = Presence { runtime, duration, now };
         self.writer.control(|reply| Control::Beat(presence, reply)).await
     }
@@ -54,10 +58,7 @@ const FORGET: &str = "DELETE FROM runtime WHERE id = ?";
 const REMEMBERED: u32 = 10;
 
 /// Writes down who is there, and answers who else is.
-pub(super) async fn apply(
-    unit: &mut Unit<'_>,
-    presences: Vec<Presence>,
-) -> Result<Answers<Vec<RuntimeId>>, sqlx::Error> {
+pub(super) async fn apply(unit: &mut Unit<'_>, presences: Vec<Presence>) -> Result<Answers<Runtimes>, sqlx::Error> {
     let mut answers = Vec::with_capacity(presences.len());
     for presence in presences {
         let now = unit.time(presence.now);
@@ -77,7 +78,7 @@ pub(super) async fn apply(
                 unit.connection.execute(FORGET, values![&id.as_bytes()[..]]).await?;
             }
         }
-        answers.push(Ok(live));
+        answers.push(Ok(Runtimes { live, withdrawn: withdrawals::current(unit, now).await? }));
     }
     Ok(answers)
 }

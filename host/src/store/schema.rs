@@ -146,8 +146,9 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// The connection that writes. `synchronous=FULL` makes a commit durable before it is answered. The log is folded into the
-/// database by `checkpoint`, never by a commit.
+/// The connection that writes. With `synchronous=FULL` a commit is durable when it is made: migrations need it, and the
+/// writer's connection has it until `durability` looks after that. The log is folded into the database by `checkpoint`,
+/// never by a commit.
 fn writer_options(path: &Path) -> SqliteConnectOptions {
     options(path)
         .thread_name(|_| "store-writer".to_owned())

@@ -1,11 +1,11 @@
 //! A task that writes: it owns a connection, on a thread of its own, so that a commit's steps do not queue behind guests
 //! that compute.
 //!
-//! It takes what has arrived while the last commit was being made durable, up to named bounds, applies it in one
-//! transaction, commits, and then answers all of it.
+//! It takes what has arrived meanwhile, up to named bounds, applies it in one transaction and commits. All of it is answered
+//! once the commit is durable: a server's is when it is made, the embedded database's a little later (`durability`).
 //!
 //! Invariants:
-//! - Nobody is answered before the commit.
+//! - Nobody is answered before the commit is durable.
 //! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is.
 //! - A transaction that lost against another one is done again, a bounded number of times.
 //! - The task outlives every failure of the database: it connects again when there is something to do.
@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::LeaseTime;
 use super::checkpoint::{self, Checkpointer};
 use super::connection::{CommitError, Connection};
 use super::dialect::{Engine, is_conflict};
+use super::durability::{Changes, Durability, Ended, Hints};
 use super::error::StoreError;
 use super::group::{Afterwards, Control, Group, Waiting};
 use super::link::{Link, Source};
@@ -56,9 +57,7 @@ pub(super) struct TaskParts {
     pub(super) shard_count: u16,
     pub(super) stripe: i64,
     pub(super) readers: Arc<Readers>,
-    pub(super) work: watch::Sender<u64>,
-    pub(super) feed: watch::Sender<u64>,
-    pub(super) gates: watch::Sender<u64>,
+    pub(super) hints: Hints,
     pub(super) env: Env,
     #[cfg(test)]
     pub(super) losses: Losses,
@@ -69,18 +68,13 @@ pub(super) struct Task {
     link: Option<Link>,
     control: mpsc::Receiver<Control>,
     deliveries: mpsc::Receiver<Waiting>,
+    /// Of the embedded database.
+    durability: Option<Durability>,
     checkpoints: Option<(PathBuf, mpsc::WeakSender<Control>)>,
     /// When the last attempt to connect failed, by the monotonic clock.
     failed_at: Option<Duration>,
     /// Whether the last transaction failed.
     failing: bool,
-}
-
-/// Whom a commit concerns beside those who asked for it.
-struct Hints {
-    work_changed: bool,
-    feed_changed: bool,
-    gates_changed: bool,
 }
 
 /// Why a transaction did not come about.
@@ -97,7 +91,13 @@ impl Task {
         control: mpsc::Receiver<Control>,
         deliveries: mpsc::Receiver<Waiting>,
     ) -> Self {
-        Self { parts, link, control, deliveries, checkpoints: None, failed_at: None, failing: false }
+        Self { parts, link, control, deliveries, durability: None, checkpoints: None, failed_at: None, failing: false }
+    }
+
+    /// Has commits made durable by `durability`.
+    pub(super) fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
     }
 
     /// Folds the log of the embedded database into it; `restarts` is how the task asks itself for the rest.
@@ -132,6 +132,9 @@ impl Task {
         if let Some(checkpointer) = checkpointer {
             Checkpointer::stop(checkpointer).await;
         }
+        if let Some(durability) = self.durability.take() {
+            durability.stop().await;
+        }
         self.end().await;
         if let Some(reply) = closing {
             let _ = reply.send(Ok(()));
@@ -161,25 +164,21 @@ impl Task {
     }
 
     async fn commit(&mut self, mut group: Group) {
+        if let Some(durability) = &self.durability {
+            durability.begin();
+        }
         let outcome = self.transact(&mut group).await;
-        match &outcome {
-            Ok(hints) => {
-                // Before the answers: whoever is woken by one finds the hints given.
-                if hints.work_changed {
-                    self.parts.work.send_modify(|changes| *changes += 1);
-                }
-                if hints.feed_changed {
-                    self.parts.feed.send_modify(|changes| *changes += 1);
-                }
-                if hints.gates_changed {
-                    self.parts.gates.send_modify(|changes| *changes += 1);
-                }
-            }
+        if outcome.is_err() {
             // Whatever went wrong may be wrong with the connection: the next group gets a new one.
-            Err(_) => self.link = None,
+            self.link = None;
         }
         self.tell(outcome.as_ref().err());
-        group.settle(&outcome.map(|_| ()));
+        let log = self.link.as_ref().and_then(Link::log);
+        let ended = Ended { group, outcome, log };
+        match &self.durability {
+            Some(durability) => durability.hand_over(ended).await,
+            None => ended.answer(&self.parts.hints),
+        }
     }
 
     /// Logs that the store fails, and that it works again: once each, however many requests come meanwhile.
@@ -193,11 +192,11 @@ impl Task {
     }
 
     /// Applies a group, again if it loses against another transaction.
-    async fn transact(&mut self, group: &mut Group) -> Result<Hints, StoreError> {
+    async fn transact(&mut self, group: &mut Group) -> Result<Changes, StoreError> {
         let mut attempt = 0;
         loop {
             match self.attempt(group, attempt).await {
-                Ok(hints) => return Ok(hints),
+                Ok(changes) => return Ok(changes),
                 Err(Failed::Store(error)) => return Err(error),
                 Err(Failed::Conflict(error)) if attempt + 1 == ATTEMPTS_MAX => {
                     return Err(StoreError::Unavailable(format!(
@@ -220,10 +219,13 @@ impl Task {
         (CONFLICT_PAUSE * 2_u32.pow(attempt)).mul_f64(share)
     }
 
-    async fn attempt(&mut self, group: &mut Group, attempt: u32) -> Result<Hints, Failed> {
+    async fn attempt(&mut self, group: &mut Group, attempt: u32) -> Result<Changes, Failed> {
         let TaskParts { shard_count, stripe, lease_time, .. } = self.parts;
         #[cfg(test)]
         let loss = self.parts.losses.next();
+        if let Some(durability) = &self.durability {
+            durability.check()?;
+        }
         let link = self.connect().await?;
         let database_now = link.prepare(group.rows(), lease_time).await?;
         let sequences = link.sequences.clone();
@@ -252,7 +254,7 @@ impl Task {
         #[cfg(test)]
         Loss::strike(loss, Loss::AfterCommit)?;
         (link.sequences, link.authority) = (sequences, authority);
-        Ok(Hints { work_changed, feed_changed, gates_changed })
+        Ok(Changes { work: work_changed, feed: feed_changed, gates: gates_changed })
     }
 
     /// The connection to what now has the database's name, a new one if need be.

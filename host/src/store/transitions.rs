@@ -69,7 +69,7 @@ static LOAD: Statement = Statement::lock(
     1,
     "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
      message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error, \
-     coalesce(message.line_seq, message.seq) \
+     coalesce(message.line_seq, message.seq), message.uncertain_attempts \
      FROM wanted CROSS JOIN message ON message.id = wanted.id",
     Lock::Update,
 );
@@ -80,9 +80,9 @@ static SHARDS: Statement =
 static MOVE: Statement = Statement::update(
     "message",
     "state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, admitted_at = moved.column8, \
-     status = moved.column9, error = moved.column10, finished_at = moved.column11",
+     status = moved.column9, error = moved.column10, finished_at = moved.column11, uncertain_attempts = moved.column12",
     "moved",
-    11,
+    12,
     "message.ordinal = moved.column1 AND message.state = moved.column2 AND message.generation = moved.column3 \
      AND message.attempt = moved.column4",
 );
@@ -90,10 +90,11 @@ static MOVE: Statement = Statement::update(
 static REMAKE: Statement = Statement::update(
     "message",
     "state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, admitted_at = remade.column8, \
-     status = remade.column9, error = remade.column10, finished_at = remade.column11, seq = remade.column12, \
-     generation = remade.column13, due_at = remade.column14, line_seq = remade.column15",
+     status = remade.column9, error = remade.column10, finished_at = remade.column11, \
+     uncertain_attempts = remade.column12, seq = remade.column13, generation = remade.column14, \
+     due_at = remade.column15, line_seq = remade.column16",
     "remade",
-    15,
+    16,
     "message.ordinal = remade.column1 AND message.state = remade.column2 AND message.generation = remade.column3 \
      AND message.attempt = remade.column4",
 );
@@ -116,6 +117,8 @@ struct Entry {
     finished_at: Option<Timestamp>,
     /// Its place in an ordered lane.
     place: i64,
+    /// Its attempts, of all generations, of which nobody knows what they did.
+    uncertain_attempts: u32,
     change: Change,
 }
 
@@ -214,6 +217,7 @@ impl<'s> Book<'s> {
                         error: row.value(11)?,
                         finished_at: None,
                         place: row.value(12)?,
+                        uncertain_attempts: row.unsigned_32(13)?,
                         change: Change::Nothing,
                     };
                     Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
@@ -262,6 +266,7 @@ impl<'s> Book<'s> {
                 return false;
             };
             entry.moves(outcome.after.state());
+            entry.uncertain_attempts += u32::from(outcome.uncertain);
             entry.status = outcome.status;
             entry.error = outcome.error;
             match outcome.after {
@@ -367,7 +372,7 @@ fn bind_moved(values: &mut Values, entry: &mut Entry) {
     values.push(entry.ordinal).push(message_state_code(state)).push(i64::from(generation)).push(i64::from(attempt));
     values.push(message_state_code(entry.state)).push(i64::from(entry.attempt)).time(entry.eligible_at);
     values.optional_time(entry.admitted_at).push(entry.status.map(u32::from)).push(entry.error.take());
-    values.optional_time(entry.finished_at);
+    values.optional_time(entry.finished_at).push(entry.uncertain_attempts);
 }
 
 async fn write_moved(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {

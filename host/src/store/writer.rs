@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::StoreOptions;
+use super::durability::{Durability, Hints, Horizon};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 pub(super) use super::group::Control;
@@ -36,9 +37,9 @@ pub(super) struct Writer {
     deliveries_end: Option<mpsc::Sender<Control>>,
     bytes: Arc<Semaphore>,
     bytes_max: u32,
-    pub(super) work: watch::Sender<u64>,
-    pub(super) feed: watch::Sender<u64>,
-    pub(super) gates: watch::Sender<u64>,
+    pub(super) hints: Hints,
+    /// Of the embedded database.
+    horizon: Option<Horizon>,
     #[cfg(test)]
     pub(super) losses: Losses,
 }
@@ -55,11 +56,17 @@ impl Writer {
     pub(super) fn of_file(parts: WriterParts, link: Link, options: &StoreOptions) -> Result<Self, StoreError> {
         let (control, control_queue) = mpsc::channel(CONTROL_REQUESTS_MAX);
         let (deliveries, delivery_queue) = mpsc::channel(options.queue_requests_max.max(1));
-        let writer = Self::new(control, deliveries, None, options);
+        let mut writer = Self::new(control, deliveries, None, options);
+        let durability = Durability::start(
+            writer.hints.clone(),
+            #[cfg(test)]
+            writer.losses.clone(),
+        )?;
+        writer.horizon = Some(durability.horizon());
         let path = parts.directory.database();
         let source = Source::File(path.clone());
         let parts = writer.task_parts(parts, source, 0, options);
-        let task = Task::new(parts, Some(link), control_queue, delivery_queue);
+        let task = Task::new(parts, Some(link), control_queue, delivery_queue).with_durability(durability);
         task.with_checkpoints(path, writer.control.downgrade()).start("store-writer")?;
         Ok(writer)
     }
@@ -94,16 +101,14 @@ impl Writer {
     ) -> Self {
         let bytes_max = u32::try_from(options.queue_bytes_max).unwrap_or(u32::MAX);
         let bytes = Arc::new(Semaphore::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
-        let (work, feed, gates) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(0));
         Self {
             control,
             deliveries,
             deliveries_end,
             bytes,
             bytes_max,
-            work,
-            feed,
-            gates,
+            hints: Hints::new(),
+            horizon: None,
             #[cfg(test)]
             losses: Losses::default(),
         }
@@ -117,9 +122,7 @@ impl Writer {
             shard_count: options.shards,
             stripe: i64::from(stripe),
             readers: parts.readers,
-            work: self.work.clone(),
-            feed: self.feed.clone(),
-            gates: self.gates.clone(),
+            hints: self.hints.clone(),
             env: parts.env,
             #[cfg(test)]
             losses: self.losses.clone(),
@@ -143,6 +146,14 @@ impl Writer {
     /// Queues anything else, and waits for its answer.
     pub(super) async fn control<A>(&self, request: impl FnOnce(Reply<A>) -> Control) -> Result<A, StoreError> {
         ask(&self.control, request).await
+    }
+
+    /// Waits until all that anybody may have read so far is durable.
+    pub(super) async fn durable(&self) -> Result<(), StoreError> {
+        match &self.horizon {
+            Some(horizon) => horizon.reached().await,
+            None => Ok(()),
+        }
     }
 
     /// Does what is queued, and ends. Says that it is closed if it was before.

@@ -313,6 +313,8 @@ impl Supervisor {
         state.unloadable.remove(&(pack.clone(), number));
         match state.pools.get(pack) {
             Some(pool) => pool.wake(),
+            // This runtime only takes deliveries in.
+            None if self.shared.options.execute.slots == 0 => {}
             None => {
                 let parts = ExecutorParts {
                     pack: pack.clone(),

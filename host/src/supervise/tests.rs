@@ -151,3 +151,26 @@ async fn a_generation_that_is_loaded_later_joins_the_same_pool() {
     }
     supervisor.drain().await;
 }
+
+#[tokio::test]
+async fn a_runtime_without_workers_is_ready_and_leaves_the_queue_to_others() {
+    let harness = Harness::new().await;
+    let mut options = options();
+    options.execute.slots = 0;
+    let supervisor = Supervisor::idle(options.clone(), parts(&harness));
+    let native = || Arc::new(NoopFlow::new(Arc::new(manifest(FailedHeadPolicy::DEFAULT))));
+    supervisor.loaded(&pack(), harness.generation, native());
+    let [id] = harness.enqueue(["a"]).await;
+    supervisor.look_after_pools().await;
+    assert!(supervisor.state().pools.is_empty(), "nobody looks at the queue");
+    assert!(supervisor.readiness().ready, "{:?}", supervisor.readiness());
+
+    options.execute.slots = 1;
+    let other = Supervisor::idle(options, parts(&harness));
+    other.loaded(&pack(), harness.generation, native());
+    while harness.detail(id).await.state != WorkState::Done {
+        tokio::task::yield_now().await;
+    }
+    other.drain().await;
+    supervisor.drain().await;
+}

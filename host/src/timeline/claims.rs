@@ -163,19 +163,8 @@ impl Claims {
                 None => step.withdraw(&known)?,
             }
         }
-        let entry = Entry::of(row, lane, &step.lane(lane).name);
-        match row.state {
-            MessageState::Scheduled | MessageState::RetryWait => step.schedule(&entry),
-            // In an ordered lane it holds those behind it, until the feed tells how it ended.
-            MessageState::Publishing | MessageState::Uncertain if entry.order.is_some() => {
-                step.schedule(&entry.unsettled());
-            }
-            MessageState::Publishing
-            | MessageState::Uncertain
-            | MessageState::Published
-            | MessageState::Cancelled
-            | MessageState::Expired
-            | MessageState::Dead => {}
+        if let Some(entry) = Entry::standing(row, lane, &step.lane(lane).name) {
+            step.schedule(&entry);
         }
         Ok(())
     }

@@ -5,10 +5,12 @@
 //! its applied sequence number tell apart from the present.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, Options, ReadOptions,
-    WriteBatch, WriteBufferManager,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, ErrorKind, Options,
+    ReadOptions, WriteBatch, WriteBufferManager,
 };
 
 use super::frame;
@@ -50,6 +52,17 @@ pub(super) enum Broken {
     Storage(#[from] rocksdb::Error),
 }
 
+impl Broken {
+    /// Whether what is there is not what was written, as opposed to: cannot be reached, or cannot be written to.
+    pub(super) fn is_torn(&self) -> bool {
+        match self {
+            Broken::Torn { .. } => true,
+            Broken::Directory(_) => false,
+            Broken::Storage(error) => matches!(error.kind(), ErrorKind::Corruption | ErrorKind::InvalidArgument),
+        }
+    }
+}
+
 /// Block cache and write buffers that all shards share.
 pub(super) struct Memory {
     cache: Cache,
@@ -70,6 +83,8 @@ impl Memory {
 /// An open RocksDB.
 pub(super) struct Database {
     db: DB,
+    /// Batches that were written since it was opened.
+    batches: AtomicU64,
 }
 
 impl Database {
@@ -88,7 +103,7 @@ impl Database {
         options.set_stats_dump_period_sec(0);
         let families = Family::ALL
             .map(|family| ColumnFamilyDescriptor::new(family.as_str(), Self::family_options(family, memory)));
-        Ok(Self { db: DB::open_cf_descriptors(&options, path, families)? })
+        Ok(Self { db: DB::open_cf_descriptors(&options, path, families)?, batches: AtomicU64::new(0) })
     }
 
     /// Removes the database in `path`, if there is one.
@@ -151,6 +166,7 @@ impl Database {
         #[cfg(test)]
         fuse::burn(self.db.path(), fuse::Side::Before);
         self.db.write(batch)?;
+        self.batches.fetch_add(1, Ordering::Relaxed);
         #[cfg(test)]
         fuse::burn(self.db.path(), fuse::Side::After);
         Ok(())
@@ -164,6 +180,17 @@ impl Database {
     /// Puts a deletion into a batch.
     pub(super) fn delete(&self, batch: &mut WriteBatch, family: Family, key: &[u8]) {
         batch.delete_cf(self.handle(family), key);
+    }
+
+    /// How many batches were written since it was opened.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
+    }
+
+    /// Makes a copy of it in `path`, which must not exist: whole batches only, and every one that has been written. Its tables
+    /// are linked, not copied. Writing goes on meanwhile, from other threads.
+    pub(super) fn copy(&self, path: &Path) -> Result<(), Broken> {
+        Ok(Checkpoint::new(&self.db)?.create_checkpoint(path)?)
     }
 
     /// A value as it is stored.

@@ -23,6 +23,7 @@ pub(super) use step::Step;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
@@ -43,6 +44,8 @@ pub(super) enum Unusable {
     Missing,
     /// It cannot be opened or read.
     Broken,
+    /// It, or something in it, is not as it was written.
+    Torn,
     /// It was written by another version, or for another shard.
     OtherVersion,
     /// It tells lanes apart in another way: what keeps its order was configured anew.
@@ -59,6 +62,7 @@ impl Unusable {
         match self {
             Unusable::Missing => "missing",
             Unusable::Broken => "broken",
+            Unusable::Torn => "torn",
             Unusable::OtherVersion => "other_version",
             Unusable::OtherOrdering => "other_ordering",
             Unusable::OtherOwner => "other_owner",
@@ -136,7 +140,8 @@ pub(super) struct Owner {
 
 /// An open index.
 pub(super) struct Index {
-    database: Database,
+    /// Shared with whoever makes a copy of it meanwhile.
+    database: Arc<Database>,
     state: ShardState,
     lanes: Lanes,
     /// No message expires before this.
@@ -158,12 +163,38 @@ impl Index {
     ///
     /// `feed_end` is the last sequence number that the store has handed out for the shard.
     pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
+        let (database, state) = Self::find(path, memory, owner, feed_end)?;
+        if state.epoch + 1 != owner.epoch {
+            return Err(Unusable::OtherOwner);
+        }
+        let mut index = Self::load(database, state).map_err(unusable)?;
+        index.own(owner.epoch).map_err(unusable)?;
+        Ok(index)
+    }
+
+    /// Opens in `path` what an earlier owner of the shard had, whose outcomes of later are not in it. It is that owner's until
+    /// [`Index::own`] says otherwise: if the process ends before that, nobody takes it for one that can be gone on with.
+    pub(super) fn open_copy(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
+        let (database, state) = Self::find(path, memory, owner, feed_end)?;
+        if state.epoch >= owner.epoch {
+            return Err(Unusable::OtherOwner);
+        }
+        Self::load(database, state).map_err(unusable)
+    }
+
+    /// A database that belongs to the shard, and tells lanes apart as its owner does.
+    fn find(
+        path: &Path,
+        memory: &Memory,
+        owner: Owner,
+        feed_end: u64,
+    ) -> Result<(Arc<Database>, ShardState), Unusable> {
         if !path.exists() {
             return Err(Unusable::Missing);
         }
-        let database = Database::open(path, memory).map_err(broken)?;
+        let database = Database::open(path, memory).map_err(unusable)?;
         let found = database.get(Family::Meta, &keys::state(), |value| Some(ShardState::read(value)));
-        let state = match found.map_err(broken)? {
+        let state = match found.map_err(unusable)? {
             None => return Err(Unusable::Missing),
             Some(None) => return Err(Unusable::OtherVersion),
             Some(Some(state)) if state.shard != owner.shard => return Err(Unusable::OtherVersion),
@@ -172,13 +203,10 @@ impl Index {
         if state.ordering != owner.ordering {
             return Err(Unusable::OtherOrdering);
         }
-        if state.epoch + 1 != owner.epoch {
-            return Err(Unusable::OtherOwner);
-        }
         if state.applied > feed_end {
             return Err(Unusable::AheadOfStore);
         }
-        Self::load(database, ShardState { epoch: owner.epoch, ..state }).map_err(broken)
+        Ok((Arc::new(database), state))
     }
 
     /// Throws away what is in `path` and begins with nothing applied.
@@ -187,10 +215,20 @@ impl Index {
         std::fs::create_dir_all(path)?;
         let database = Database::open(path, memory)?;
         let Owner { shard, epoch, ordering } = owner;
-        Self::load(database, ShardState { shard, epoch, applied: 0, ordering })
+        let mut index = Self::load(Arc::new(database), ShardState { shard, epoch, applied: 0, ordering })?;
+        index.own(epoch)?;
+        Ok(index)
     }
 
-    fn load(database: Database, state: ShardState) -> Result<Self, Broken> {
+    /// From here on it is this owner's.
+    pub(super) fn own(&mut self, epoch: u64) -> Result<(), Broken> {
+        self.state.epoch = epoch;
+        let mut step = self.begin();
+        step.record_state();
+        step.commit()
+    }
+
+    fn load(database: Arc<Database>, state: ShardState) -> Result<Self, Broken> {
         let mut index =
             Self { database, state, lanes: Lanes::default(), expiry_start: Timestamp::from_millis(i64::MIN) };
         let mut scan = index.database.scan(Family::Meta, &keys::lane_start(), keys::lane_end());
@@ -206,9 +244,6 @@ impl Index {
         }
         drop(scan);
         index.load_lines()?;
-        let mut step = index.begin();
-        step.record_state();
-        step.commit()?;
         Ok(index)
     }
 
@@ -287,6 +322,28 @@ impl Index {
         Ok(found)
     }
 
+    /// Those of a line that stand behind `after`, in its order, `items_max` at the most.
+    pub(super) fn line_behind(
+        &self,
+        number: LaneNumber,
+        after: Option<Position>,
+        items_max: usize,
+    ) -> Result<Vec<Entry>, Broken> {
+        let from = match after {
+            Some(position) => keys::behind(keys::due(number, position)),
+            None => keys::due(number, Position::FIRST),
+        };
+        let mut scan = self.database.scan(Family::Timeline, &from, keys::due_end(number));
+        let mut found = Vec::new();
+        while found.len() < items_max
+            && let Some(entry) = scan.peek(|key, value| Entry::read_due(number, keys::read_due(key)?.id, value))?
+        {
+            found.push(entry);
+            scan.advance();
+        }
+        Ok(found)
+    }
+
     /// What stands as claimed: what a crash or another owner's end left.
     pub(super) fn in_flight(&self) -> Result<Vec<(u64, ClaimKey)>, Broken> {
         let mut found = Vec::new();
@@ -303,15 +360,20 @@ impl Index {
         self.database.get(Family::Id, &keys::entry(id), |value| Entry::read(id, value))
     }
 
+    /// The database, for whoever makes a copy of it.
+    pub(super) fn database(&self) -> Arc<Database> {
+        Arc::clone(&self.database)
+    }
+
     /// Writes everything into tables, so that the next opening is quick.
     pub(super) fn flush(&self) -> Result<(), Broken> {
         self.database.flush()
     }
 }
 
-fn broken(error: Broken) -> Unusable {
+fn unusable(error: Broken) -> Unusable {
     tracing::error!(%error, "a shard's index cannot be used");
-    Unusable::Broken
+    if error.is_torn() { Unusable::Torn } else { Unusable::Broken }
 }
 
 /// Keys in order of time: those not after `until`, `items_max` at the most.

@@ -4,6 +4,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::session::{CheckpointReply, RestoredFrom};
 use crate::lanes::Held;
 use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::message::MessageEntry;
@@ -18,6 +19,8 @@ pub(super) const INQUIRIES_MAX: usize = 16;
 pub(super) enum Inquiry {
     /// How the shard and its lanes stand.
     Look(oneshot::Sender<(ShardView, Vec<LaneView>)>),
+    /// Make a checkpoint now.
+    Checkpoint(CheckpointReply),
     /// Why a message that waits is not admitted, were it due.
     Why(Box<MessageEntry>, oneshot::Sender<Held>),
 }
@@ -42,6 +45,10 @@ pub struct ShardView {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<Held>,
+    /// Where its index was had from.
+    pub restored: RestoredFrom,
+    /// Rows of the store that were read until the index had caught up.
+    pub rows_read: u64,
 }
 
 /// A Destination Lane as its shard's owner sees it.

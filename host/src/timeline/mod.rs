@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - RocksDB holds an index of what SQL holds: deleting its directory loses nothing, and a value in it that is not as it
-//!   was written has the whole index built again.
+//!   was written has the whole index set aside and built again.
+//! - An index that is found, here or as a checkpoint, is brought up to date with SQL before anything is claimed from it.
 //! - A shard has one owner. What an owner claims is admitted under its lease's epoch; one that lost its lease publishes
 //!   nothing and records nothing.
 //! - Nothing is published before its time, by a clock that says how far it can be trusted.
@@ -18,6 +19,7 @@
 //!
 //! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish` does).
 
+mod checkpoint;
 mod claims;
 mod clock;
 mod database;
@@ -30,6 +32,7 @@ mod inquiry;
 mod keys;
 mod lease;
 mod placement;
+mod quarantine;
 mod recovery;
 mod schedule;
 mod session;
@@ -38,7 +41,9 @@ mod signals;
 mod source;
 mod values;
 
+pub use checkpoint::{CheckpointOptions, CheckpointPlace, S3Place};
 pub use inquiry::{LaneView, ShardView};
+pub use session::RestoredFrom;
 pub use signals::describe;
 
 use std::path::PathBuf;
@@ -50,6 +55,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::checkpoint::Checkpoints;
 use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
 use self::inquiry::{Inquiries, Inquiry};
@@ -63,10 +69,13 @@ use crate::model::ids::RuntimeId;
 use crate::model::message::MessageEntry;
 use crate::model::names::DestinationName;
 use crate::publish::Publisher;
-use crate::store::{ShardId, Store};
+use crate::store::{CheckpointRow, ShardId, Store};
 
 /// How long a shard's session may take to answer: a batch of its index, at the most.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How long whoever asks for a checkpoint waits for it. Longer ones are made all the same.
+const CHECKPOINT_ANSWER_MAX: Duration = Duration::from_secs(25);
 
 /// How the timeline is kept.
 #[derive(Debug, Clone)]
@@ -83,6 +92,8 @@ pub struct TimelineOptions {
     pub memory_bytes: usize,
     /// The widest clock interval that messages are published under.
     pub clock_uncertainty_max: Duration,
+    /// Copies for owners that find no index of their own.
+    pub checkpoints: CheckpointOptions,
 }
 
 /// The shards of this runtime; clones share them.
@@ -97,6 +108,19 @@ pub struct Timeline {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TimelineError(pub String);
+
+/// What came of asking for a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// It counts.
+    Made(CheckpointRow),
+    /// It is still being made.
+    UnderWay,
+    /// It could not be made.
+    Failed(String),
+    /// The shard is not this runtime's.
+    NotHere,
+}
 
 struct ShardHandle {
     active: Arc<AtomicBool>,
@@ -125,6 +149,8 @@ impl Timeline {
             .map_err(|error| TimelineError(format!("the timeline's shards cannot do their work: {error}")))?;
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
+        let checkpoints = Checkpoints::open(options.checkpoints.clone(), store.clone(), env.clone());
+        let checkpoints = Arc::new(checkpoints.await.map_err(TimelineError)?);
         let (wake, woken) = watch::channel(0);
         let (gates_seen, gates) = watch::channel(None);
         env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
@@ -152,6 +178,7 @@ impl Timeline {
                 id,
                 path: options.directory.join(format!("shard-{:05}", id.0)),
                 memory: memory.clone(),
+                checkpoints: checkpoints.clone(),
                 keeper,
                 destinations: destinations.clone(),
                 gates: gates.clone(),
@@ -210,6 +237,22 @@ impl Timeline {
     pub async fn why(&self, shard: ShardId, message: MessageEntry) -> Option<Held> {
         let shard = self.shards.get(usize::from(shard.0))?;
         shard.ask(|reply| Inquiry::Why(Box::new(message), reply)).await
+    }
+
+    /// Has a checkpoint of a shard be made now.
+    pub async fn checkpoint(&self, shard: ShardId) -> Asked {
+        let Some(shard) = self.shards.get(usize::from(shard.0)) else { return Asked::NotHere };
+        let Some(session) = shard.inquiries.borrow().clone() else { return Asked::NotHere };
+        let (reply, answer) = oneshot::channel();
+        if session.try_send(Inquiry::Checkpoint(reply)).is_err() {
+            return Asked::Failed("the shard is asked too much at once".to_owned());
+        }
+        match tokio::time::timeout_at(env::deadline(CHECKPOINT_ANSWER_MAX), answer).await {
+            Ok(Ok(Ok(row))) => Asked::Made(row),
+            Ok(Ok(Err(error))) => Asked::Failed(error),
+            Ok(Err(_ended)) => Asked::NotHere,
+            Err(_elapsed) => Asked::UnderWay,
+        }
     }
 
     /// Returns once every actor has settled its claims, flushed, and given up its shard.

@@ -4,17 +4,20 @@
 //! compute the same placement. A runtime gives up a shard that has another place now, once what it has in flight is
 //! settled, and one that leaves says so before it does that. Leases decide all the same: a placement that is out of date
 //! costs time and nothing else.
+//!
+//! A runtime that cannot open a shard withdraws from it: that is written down too, and counts in everybody's computation.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::env::{self, Env};
 use crate::lanes;
 use crate::model::ids::RuntimeId;
-use crate::store::{ShardId, Store};
+use crate::store::{Runtimes, ShardId, Store};
 
 /// A runtime says that it is there when this part of the time that its word counts for is over.
 const BEAT_AT: f64 = 1.0 / 4.0;
@@ -23,7 +26,11 @@ const TRY_AGAIN: f64 = 1.0 / 20.0;
 
 /// The shards that this runtime is to have; clones see the same.
 #[derive(Clone)]
-pub(super) struct Placement(watch::Receiver<Shards>);
+pub(super) struct Placement {
+    shards: watch::Receiver<Shards>,
+    /// Has the placement be computed anew; `None` for a runtime that is alone.
+    again: Option<Arc<Notify>>,
+}
 
 /// `None` before anything was learned.
 type Shards = Option<BTreeSet<ShardId>>;
@@ -41,30 +48,44 @@ pub(super) struct Presence {
 impl Placement {
     /// Alone with its database, a runtime has every shard.
     pub(super) fn alone(store: &Store) -> Self {
-        Self(watch::channel(Some((0..store.shard_count()).map(ShardId).collect())).1)
+        let all = (0..store.shard_count()).map(ShardId).collect();
+        Self { shards: watch::channel(Some(all)).1, again: None }
     }
 
     /// What `presence` learns until `stop` is cancelled; nothing before it has learned anything.
     pub(super) fn shared(presence: Presence, stop: CancellationToken) -> Self {
         let (places, placement) = watch::channel(None);
-        env::spawn("shard placement", presence.keep(places, stop));
-        Self(placement)
+        let again = Arc::new(Notify::new());
+        env::spawn("shard placement", presence.keep(places, Arc::clone(&again), stop));
+        Self { shards: placement, again: Some(again) }
+    }
+
+    /// Whether there may be others who could have a shard.
+    pub(super) fn is_shared(&self) -> bool {
+        self.again.is_some()
+    }
+
+    /// Something has changed about who is to have what: looks at once, and not only when it is time to.
+    pub(super) fn look_again(&self) {
+        if let Some(again) = &self.again {
+            again.notify_one();
+        }
     }
 
     /// Whether the shard's place is here.
     pub(super) fn is_here(&self, shard: ShardId) -> bool {
-        self.0.borrow().as_ref().is_some_and(|shards| shards.contains(&shard))
+        self.shards.borrow().as_ref().is_some_and(|shards| shards.contains(&shard))
     }
 
     /// Whether anything is known about places.
     pub(super) fn is_known(&self) -> bool {
-        self.0.borrow().is_some()
+        self.shards.borrow().is_some()
     }
 
     /// Returns when the shard's place is here no longer.
     pub(super) async fn moved(mut self, shard: ShardId) {
         let is_elsewhere = |shards: &Shards| shards.as_ref().is_none_or(|shards| !shards.contains(&shard));
-        if self.0.wait_for(is_elsewhere).await.is_err() {
+        if self.shards.wait_for(is_elsewhere).await.is_err() {
             // Nobody keeps the placement any more: it stands.
             std::future::pending::<()>().await;
         }
@@ -72,21 +93,21 @@ impl Placement {
 
     /// Returns when the placement may have changed.
     pub(super) async fn changed(&mut self) {
-        if self.0.changed().await.is_err() {
+        if self.shards.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
 impl Presence {
-    async fn keep(mut self, places: watch::Sender<Shards>, stop: CancellationToken) {
+    async fn keep(mut self, places: watch::Sender<Shards>, again: Arc<Notify>, stop: CancellationToken) {
         let mut beat_at = Duration::ZERO;
         while !stop.is_cancelled() {
             let now = self.env.clock.monotonic();
             if now >= beat_at {
                 let part = match self.store.beat(self.runtime, self.duration, self.env.now()).await {
-                    Ok(live) => {
-                        self.learn(&live, &places);
+                    Ok(runtimes) => {
+                        self.learn(&runtimes, &places);
                         BEAT_AT
                     }
                     Err(error) => {
@@ -100,6 +121,7 @@ impl Presence {
             tokio::select! {
                 () = env::sleep(pause) => {}
                 Ok(()) = self.wake.changed() => {}
+                () = again.notified() => beat_at = Duration::ZERO,
                 () = stop.cancelled() => {}
             }
         }
@@ -108,8 +130,10 @@ impl Presence {
         }
     }
 
-    fn learn(&self, live: &[RuntimeId], places: &watch::Sender<Shards>) {
-        let placed = lanes::place(self.store.shard_count(), live);
+    fn learn(&self, runtimes: &Runtimes, places: &watch::Sender<Shards>) {
+        let Runtimes { live, withdrawn } = runtimes;
+        let has_withdrawn = |shard, runtime: &RuntimeId| withdrawn.contains(&(ShardId(shard), *runtime));
+        let placed = lanes::place(self.store.shard_count(), live, has_withdrawn);
         let here = (0..).map(ShardId).zip(placed).filter(|(_, runtime)| *runtime == Some(self.runtime));
         let here: BTreeSet<ShardId> = here.map(|(shard, _)| shard).collect();
         places.send_if_modified(|known| {

@@ -52,5 +52,6 @@ fn outcome(row: &MessageEntry, destinations: &Destinations, now: Timestamp) -> O
     let attempt = row.attempt.max(1);
     let after = after_attempt(row.id, attempt, row.expire_at, &Outcome::Unknown, &retry, policy, now);
     let error = Some("the host ended during this attempt, or could not record what came of it".to_owned());
-    OutcomeRecord { id: row.id, generation: row.generation, attempt: row.attempt, after, status: None, error }
+    let (id, generation, attempt) = (row.id, row.generation, row.attempt);
+    OutcomeRecord { id, generation, attempt, after, uncertain: true, status: None, error }
 }

@@ -9,9 +9,12 @@
 //! - Nothing is claimed while the clock is gated or the lease cannot be relied on. Commands are applied all the same.
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
+mod checkpointing;
+mod reconcile;
 mod view;
 mod work;
 
+pub(super) use checkpointing::{CheckpointReply, Checkpointing};
 pub(super) use work::plan;
 
 use std::sync::Arc;
@@ -89,11 +92,43 @@ pub(super) struct Parts {
     pub poll: Duration,
 }
 
+/// An index to begin with.
+pub(super) struct Restored {
+    pub index: Index,
+    pub from: RestoredFrom,
+}
+
+/// Where an index was had from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoredFrom {
+    /// This runtime had it.
+    Here,
+    /// An object store had a checkpoint.
+    Checkpoint,
+    /// It is built from the store's rows.
+    Store,
+}
+
+impl RestoredFrom {
+    /// The word for it in metrics and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RestoredFrom::Here => "here",
+            RestoredFrom::Checkpoint => "checkpoint",
+            RestoredFrom::Store => "store",
+        }
+    }
+}
+
 /// An owned shard.
 pub(super) struct Session {
     parts: Parts,
     holding: watch::Receiver<Holding>,
     index: Index,
+    restored: RestoredFrom,
+    /// Rows of the store that were read until it had caught up.
+    rows_read: u64,
+    checkpointing: Checkpointing,
     schedule: Schedule,
     claims: Claims,
     clock: TrustedClock,
@@ -147,7 +182,8 @@ impl Session {
     pub(super) fn new(
         parts: Parts,
         holding: watch::Receiver<Holding>,
-        index: Index,
+        restored: Restored,
+        checkpointing: Checkpointing,
         pages: mpsc::Receiver<Page>,
         inquiries: mpsc::Receiver<Inquiry>,
         wake: watch::Receiver<u64>,
@@ -180,7 +216,10 @@ impl Session {
             resolve_from: Duration::ZERO,
             expire_from: Duration::ZERO,
             report_from: Duration::ZERO,
-            index,
+            index: restored.index,
+            restored: restored.from,
+            rows_read: 0,
+            checkpointing,
             parts,
         };
         session.adopt_lanes()?;
@@ -188,6 +227,11 @@ impl Session {
         session.parts.gates.mark_changed();
         session.claims.inherit(&mut session.index, &mut session.schedule)?;
         Ok(session)
+    }
+
+    /// From here on the index is its own.
+    pub(super) fn own(&mut self, lease: ShardLease) -> Result<(), Broken> {
+        self.index.own(lease.epoch)
     }
 
     /// Settles what a dead owner left in flight.
@@ -298,6 +342,9 @@ impl Session {
         let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(0) };
         self.parts.signals.applied_lag(page.behind);
         self.behind = page.behind;
+        if !self.caught_up {
+            self.rows_read += page.rows.len() as u64;
+        }
         self.caught_up |= page.behind == 0;
         self.apply(&page.rows, Some(page.through))?;
         Ok(page.rows.len())
@@ -401,6 +448,7 @@ impl Session {
         if left > 0 {
             tracing::warn!(messages = left, "a shard ends before all of its messages have settled");
         }
+        self.checkpointing.end().await;
         if matches!(end, End::Stopped)
             && let Err(error) = self.index.flush()
         {

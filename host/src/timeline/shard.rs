@@ -6,42 +6,52 @@
 //!       └─(the store does not answer, the lease is lost, the index is broken)
 //! ```
 //!
+//! An index that is torn is set aside and never opened again. One that cannot be had at all, time after time, has this runtime
+//! withdraw: the shard is somebody else's to try, where there is somebody else.
+//!
 //! Each shard has a thread of its own. Its calls of RocksDB take microseconds, but any of them may stall behind a flush or
 //! a compaction; on its own thread that delays this shard's messages and nothing else, intake least of all. What waits
 //! for the store or for a timer is driven by the host's runtime as everywhere.
+
+mod opening;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::checkpoint::Checkpoints;
 use super::clock::TimeSource;
-use super::database::{Database, Memory};
+use super::database::{Broken, Memory};
 use super::gates::Gates;
-use super::index::{Index, Owner, Unusable};
-use super::inquiry::{INQUIRIES_MAX, Inquiries};
+use super::index::Unusable;
+use super::inquiry::Inquiries;
 use super::lease::{Holding, LeaseKeeper};
-use super::session::{End, Parts, Session};
+use super::session::End;
 use super::signals::Signals;
-use super::source::{self, Source};
 use crate::env::{self, Env};
 use crate::lanes::WorkPlan;
-use crate::model::destination::{Destinations, ordering_fingerprint};
+use crate::model::destination::Destinations;
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
 
 /// Pause before a shard begins again; doubled up to the longest while it does not last longer than that.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// After so many tries in a row, none of which lasted longer than that, this runtime withdraws from the shard.
+const TRIES_MAX: u32 = 5;
+/// For how long it is not asked again.
+const WITHDRAWN_FOR: Duration = Duration::from_secs(600);
 
 /// What a shard is made of.
 pub(super) struct Shard {
     pub id: ShardId,
     pub path: PathBuf,
     pub memory: Arc<Memory>,
+    pub checkpoints: Arc<Checkpoints>,
     pub keeper: LeaseKeeper,
     pub destinations: Arc<Destinations>,
     pub gates: watch::Receiver<Option<Arc<Gates>>>,
@@ -68,25 +78,26 @@ impl Shard {
     pub(super) async fn run(self) {
         let signals = Arc::new(Signals::new(self.id));
         let mut pause = RESTART_PAUSE;
+        let mut failed = 0;
         while let Some(holding) = self.keeper.acquire(self.id, &self.elsewhere, &self.stop).await {
             let began = self.env.clock.monotonic();
             let end = self.own(holding, &signals).await;
-            match &end {
-                End::Stopped => {}
-                End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
-                End::Abandoned => {
-                    tracing::error!(shard = self.id.0, "a shard's lease or feed is not looked after any more")
-                }
-                End::Store(error) => tracing::warn!(shard = self.id.0, %error, "a shard cannot be restored now"),
-                End::Broken(error) => {
-                    signals.rebuilt(Unusable::Broken);
-                    tracing::error!(shard = self.id.0, %error, "a shard's index is broken and is built again");
-                }
+            if self.env.clock.monotonic() - began > RESTART_PAUSE_MAX {
+                (pause, failed) = (RESTART_PAUSE, 0);
             }
-            if let (Holding::Held { lease, .. }, End::Stopped) = (holding, &end)
-                && let Err(error) = self.store.release_shard(lease).await
+            self.tell(&end, &signals);
+            failed = if matches!(end, End::Broken(_)) { failed + 1 } else { failed };
+            let Holding::Held { lease, .. } = holding else { continue };
+            if let End::Broken(broken) = &end
+                && failed >= TRIES_MAX
+                && self.keeper.placement.is_shared()
+                && self.withdraw(lease, broken, &signals).await
             {
-                tracing::warn!(shard = self.id.0, %error, "a shard's lease cannot be given up; it will run out");
+                (pause, failed) = (RESTART_PAUSE, 0);
+                continue;
+            }
+            if matches!(end, End::Stopped) {
+                self.release(lease).await;
             }
             if self.stop.is_cancelled() {
                 break;
@@ -95,12 +106,53 @@ impl Shard {
                 tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
                 continue;
             }
-            if self.env.clock.monotonic() - began > RESTART_PAUSE_MAX {
-                pause = RESTART_PAUSE;
-            }
             env::sleep(pause).await;
             pause = (pause * 2).min(RESTART_PAUSE_MAX);
         }
+    }
+
+    fn tell(&self, end: &End, signals: &Signals) {
+        match end {
+            End::Stopped => {}
+            End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
+            End::Abandoned => {
+                tracing::error!(shard = self.id.0, "a shard's lease or feed is not looked after any more");
+            }
+            End::Store(error) => tracing::warn!(shard = self.id.0, %error, "a shard cannot be restored now"),
+            End::Broken(error) => {
+                signals.rebuilt(if error.is_torn() { Unusable::Torn } else { Unusable::Broken });
+                tracing::error!(shard = self.id.0, %error, "a shard's index is broken and is built again");
+            }
+        }
+    }
+
+    async fn release(&self, lease: ShardLease) {
+        if let Err(error) = self.store.release_shard(lease).await {
+            tracing::warn!(shard = self.id.0, %error, "a shard's lease cannot be given up; it will run out");
+        }
+    }
+
+    /// Leaves the shard to another runtime, for all to see. `false` if that cannot be said now.
+    async fn withdraw(&self, lease: ShardLease, broken: &Broken, signals: &Signals) -> bool {
+        let (runtime, reason, now) = (self.keeper.runtime, broken.to_string(), self.env.now());
+        if let Err(error) = self.store.withdraw(self.id, runtime, WITHDRAWN_FOR, reason, now).await {
+            tracing::warn!(shard = self.id.0, %error, "others cannot be told now that this runtime cannot open a shard");
+            return false;
+        }
+        signals.withdrawn();
+        tracing::error!(
+            shard = self.id.0, tries = TRIES_MAX, error = %broken,
+            "a shard cannot be opened here and is left to another runtime"
+        );
+        self.release(lease).await;
+        self.keeper.placement.look_again();
+        // Where every runtime has withdrawn, its place stays here, and it is tried again.
+        tokio::select! {
+            () = self.keeper.placement.clone().moved(self.id) => {}
+            () = env::sleep(RESTART_PAUSE_MAX) => {}
+            () = self.stop.cancelled() => {}
+        }
+        true
     }
 
     /// One ownership, from beginning to end.
@@ -130,64 +182,10 @@ impl Shard {
             }
             Err(end) => end,
         };
-        if matches!(end, End::Broken(_))
-            && let Err(error) = Database::destroy(&self.path)
-        {
-            tracing::error!(shard = self.id.0, %error, "a broken index cannot be removed");
+        if let End::Broken(broken) = &end {
+            self.discard(lease, broken, signals).await;
         }
         let _ = keeper.await;
         end
-    }
-
-    async fn restore(
-        &self,
-        lease: ShardLease,
-        held: watch::Receiver<Holding>,
-        signals: &Arc<Signals>,
-    ) -> Result<(Session, Source, mpsc::Sender<source::Page>), End> {
-        let feed_end = self.store.feed_end(self.id).await.map_err(End::Store)?;
-        let (index, rebuild_through) = self.open(lease, feed_end, signals)?;
-        let after = index.applied();
-        let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
-        let parts = Parts {
-            shard: self.id,
-            destinations: self.destinations.clone(),
-            gates: self.gates.clone(),
-            store: self.store.clone(),
-            publisher: self.publisher.clone(),
-            env: self.env.clone(),
-            signals: signals.clone(),
-            active: self.active.clone(),
-            claimed_max: self.claimed_max,
-            work: self.work,
-            time: self.time.clone(),
-            clock_uncertainty_max: self.clock_uncertainty_max,
-            poll: self.poll,
-        };
-        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
-        let mut session = Session::new(parts, held, index, pages, inquiries, self.wake.clone())?;
-        self.inquiries.send_replace(Some(ask));
-        session.recover(lease).await?;
-        let source = Source { store: self.store.clone(), shard: self.id, after, rebuild_through, poll: self.poll };
-        Ok((session, source, pages_in))
-    }
-
-    /// The index, and up to where it is to be rebuilt.
-    fn open(&self, lease: ShardLease, feed_end: u64, signals: &Signals) -> Result<(Index, u64), End> {
-        let ordering = ordering_fingerprint(&self.destinations);
-        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
-        match Index::open(&self.path, &self.memory, owner, feed_end) {
-            Ok(index) => Ok((index, 0)),
-            Err(reason) => {
-                // The very first start finds no index and no messages either: nothing is rebuilt.
-                if feed_end > 0 {
-                    signals.rebuilt(reason);
-                    let reason = reason.as_str();
-                    tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index is built from the store");
-                }
-                let index = Index::create(&self.path, &self.memory, owner)?;
-                Ok((index, feed_end))
-            }
-        }
     }
 }

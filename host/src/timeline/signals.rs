@@ -10,6 +10,7 @@ use metrics::{
 use super::claims::Picked;
 use super::index::{Lane, Unusable};
 use super::schedule::Schedule;
+use super::session::RestoredFrom;
 use crate::lanes::{Circuit, Held};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
@@ -30,6 +31,14 @@ const PENDING: &str = "forebay_timeline_lane_pending";
 const IN_FLIGHT: &str = "forebay_timeline_lane_in_flight";
 const UNRESOLVED: &str = "forebay_timeline_unresolved";
 const REBUILDS: &str = "forebay_timeline_rebuilds_total";
+const RESTORES: &str = "forebay_timeline_restores_total";
+const CHECKPOINTS: &str = "forebay_timeline_checkpoints_total";
+const CHECKPOINT_AGE: &str = "forebay_timeline_checkpoint_age_seconds";
+const CHECKPOINT_BYTES: &str = "forebay_timeline_checkpoint_bytes";
+const CHECKPOINT_UPLOADED: &str = "forebay_timeline_checkpoint_uploaded_bytes_total";
+const CHECKPOINTS_REFUSED: &str = "forebay_timeline_checkpoints_refused_total";
+const QUARANTINED: &str = "forebay_timeline_quarantined_total";
+const WITHDRAWALS: &str = "forebay_timeline_withdrawals_total";
 const EXPIRED: &str = "forebay_timeline_expired_total";
 
 /// Says what the metrics of this module mean.
@@ -50,7 +59,15 @@ pub fn describe() {
     describe_gauge!(PENDING, "Messages that wait in a lane, due or not");
     describe_gauge!(IN_FLIGHT, "Messages of a lane between claim and outcome");
     describe_gauge!(UNRESOLVED, "Admitted messages whose outcome could not be recorded yet");
-    describe_counter!(REBUILDS, "Indexes that were thrown away and built again from the store, by reason");
+    describe_counter!(REBUILDS, "Indexes that were not used, by reason: another had to be had");
+    describe_counter!(RESTORES, "Indexes that were had from a checkpoint, or built from the store's rows");
+    describe_counter!(CHECKPOINTS, "Checkpoints that were made, or could not be");
+    describe_gauge!(CHECKPOINT_AGE, Unit::Seconds, "Age of the newest checkpoint of a shard; -1 if there is none");
+    describe_gauge!(CHECKPOINT_BYTES, Unit::Bytes, "Size of the newest checkpoint of a shard");
+    describe_counter!(CHECKPOINT_UPLOADED, Unit::Bytes, "What of checkpoints had to be uploaded");
+    describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
+    describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
+    describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
     describe_counter!(EXPIRED, "Messages that ended because they were of no more use");
 }
 
@@ -63,6 +80,8 @@ pub(super) struct Signals {
     service_gap: Histogram,
     oldest_unresolved: Gauge,
     clock_gated: Gauge,
+    checkpoint_age: Gauge,
+    checkpoint_bytes: Gauge,
     at_capacity: Gauge,
     unresolved: Gauge,
     expired: Counter,
@@ -79,6 +98,8 @@ impl Signals {
             service_gap: histogram!(SERVICE_GAP),
             oldest_unresolved: gauge!(OLDEST_UNRESOLVED, "shard" => name()),
             clock_gated: gauge!(CLOCK_GATED, "shard" => name()),
+            checkpoint_age: gauge!(CHECKPOINT_AGE, "shard" => name()),
+            checkpoint_bytes: gauge!(CHECKPOINT_BYTES, "shard" => name()),
             at_capacity: gauge!(AT_CAPACITY, "shard" => name()),
             unresolved: gauge!(UNRESOLVED, "shard" => name()),
             expired: counter!(EXPIRED),
@@ -116,6 +137,43 @@ impl Signals {
     /// An index that was of use is built again.
     pub(super) fn rebuilt(&self, reason: Unusable) {
         counter!(REBUILDS, "shard" => self.shard.clone(), "reason" => reason.as_str()).increment(1);
+    }
+
+    /// Where an index was had from.
+    pub(super) fn restored(&self, from: RestoredFrom) {
+        counter!(RESTORES, "shard" => self.shard.clone(), "from" => from.as_str()).increment(1);
+    }
+
+    /// A checkpoint was made, of `bytes`; so many of them had to be uploaded.
+    pub(super) fn checkpoint_made(&self, bytes: u64, uploaded_bytes: u64) {
+        counter!(CHECKPOINTS, "shard" => self.shard.clone(), "result" => "made").increment(1);
+        counter!(CHECKPOINT_UPLOADED).increment(uploaded_bytes);
+        self.checkpoint_bytes.set(bytes as f64);
+    }
+
+    /// A checkpoint could not be made.
+    pub(super) fn checkpoint_failed(&self) {
+        counter!(CHECKPOINTS, "shard" => self.shard.clone(), "result" => "failed").increment(1);
+    }
+
+    /// How old the newest checkpoint is, if there is one.
+    pub(super) fn checkpoint_age(&self, age: Option<Duration>) {
+        self.checkpoint_age.set(age.map_or(-1.0, |age| age.as_secs_f64()));
+    }
+
+    /// A checkpoint was not used.
+    pub(super) fn checkpoint_refused(&self, reason: &'static str) {
+        counter!(CHECKPOINTS_REFUSED, "shard" => self.shard.clone(), "reason" => reason).increment(1);
+    }
+
+    /// An index was set aside.
+    pub(super) fn quarantined(&self) {
+        counter!(QUARANTINED, "shard" => self.shard.clone()).increment(1);
+    }
+
+    /// The shard is left to others.
+    pub(super) fn withdrawn(&self) {
+        counter!(WITHDRAWALS, "shard" => self.shard.clone()).increment(1);
     }
 
     /// The lanes as they stand.

@@ -6,7 +6,7 @@ use super::frame::{Fields, time_bytes};
 use super::keys::{self, ClaimKey, LaneNumber, Position};
 use crate::model::destination_lane::{LaneName, OrderingDomain};
 use crate::model::ids::MessageId;
-use crate::model::message::MessageEntry;
+use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
@@ -49,6 +49,17 @@ impl Entry {
             expire_at: message.expire_at,
             order: name.ordering.is_ordered().then_some(message.place),
             place: Place::Line,
+        }
+    }
+
+    /// How a message stands in `lane`'s line by what the store says of it; `None` if it does not stand there.
+    pub(super) fn standing(message: &MessageEntry, lane: LaneNumber, name: &LaneName) -> Option<Self> {
+        let entry = Self::of(message, lane, name);
+        match message.state {
+            MessageState::Scheduled | MessageState::RetryWait => Some(entry),
+            // In an ordered lane it holds those behind it, until the feed tells how it ended.
+            MessageState::Publishing | MessageState::Uncertain => entry.order.is_some().then(|| entry.unsettled()),
+            MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => None,
         }
     }
 

@@ -8,7 +8,7 @@ use super::{Desk, NOW, shown};
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::store::testing::LEASE;
-use crate::store::{AdmissionRequest, OutcomeRecord, ShardId};
+use crate::store::{AdmissionRequest, CheckpointRow, OutcomeRecord, ShardId};
 
 impl Desk {
     async fn json(&self, path: &str) -> Value {
@@ -27,7 +27,7 @@ impl Desk {
         let lease = self.store.acquire_shard(ShardId(0), self.shared.runtime(), LEASE, NOW).await.unwrap().unwrap();
         self.store.admit(lease, vec![AdmissionRequest { id, generation: 1 }], NOW).await.unwrap();
         let error = Some("it answered 400".to_owned());
-        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, status: Some(400), error };
+        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain: false, status: Some(400), error };
         assert_eq!(self.store.record_outcomes(lease, vec![record], NOW).await.unwrap(), [true]);
         self.store.release_shard(lease).await.unwrap();
     }
@@ -126,4 +126,25 @@ async fn shards_are_listed_with_their_owners() {
     let shards = desk.json("/api/v1/shards").await;
     assert_eq!(shards[0]["owner"], json!(runtime.to_string()));
     assert_eq!((&shards[0]["shard"], &shards[0]["epoch"], &shards[0]["here"]), (&json!(0), &json!(1), &Value::Null));
+    assert_eq!((&shards[0]["checkpoint"], &shards[0]["withdrawn"]), (&Value::Null, &json!([])));
+}
+
+// TL-2, TL-7
+#[tokio::test]
+async fn a_shards_checkpoint_and_who_cannot_open_it_are_shown() {
+    let desk = Desk::open(None).await;
+    let runtime = desk.shared.runtime();
+    let lease = desk.store.acquire_shard(ShardId(0), runtime, LEASE, NOW).await.unwrap().unwrap();
+    let (shard, epoch, digest) = (lease.shard, lease.epoch, [7; 32]);
+    let row = CheckpointRow { shard, epoch, number: 1, applied: 70, bytes: 4_096, digest, created_at: NOW };
+    desk.store.keep_checkpoint(lease, row, 1).await.unwrap().unwrap();
+    desk.store.withdraw(ShardId(0), runtime, LEASE, "the disk is broken".to_owned(), NOW).await.unwrap();
+    let shards = desk.json("/api/v1/shards").await;
+    assert_eq!((&shards[0]["checkpoint"]["applied"], &shards[0]["checkpoint"]["bytes"]), (&json!(70), &json!(4_096)));
+    assert_eq!(shards[0]["withdrawn"][0]["runtime"], json!(runtime.to_string()));
+    assert_eq!(shards[0]["withdrawn"][0]["reason"], json!("the disk is broken"));
+    // Nothing serves here that could make one, and there is no such shard.
+    assert_eq!(desk.post("/api/v1/shards/0/checkpoint", "").await.status, 503);
+    assert_eq!(desk.post("/api/v1/shards/77/checkpoint", "").await.status, 404);
+    assert_eq!(desk.post("/api/v1/shards/x/checkpoint", "").await.status, 404);
 }

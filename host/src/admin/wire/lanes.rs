@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
 use crate::model::destination_lane::OrderingDomain;
-use crate::store::{GateRow, ShardRow};
+use crate::store::{CheckpointRow, GateRow, ShardRow, Withdrawal};
 use crate::timeline::{LaneView, ShardView};
 
 /// `GET /api/v1/lanes`: what this runtime knows.
@@ -152,8 +152,43 @@ pub struct Shard {
     pub lease_until: String,
     /// The last change of its messages.
     pub last_seq: u64,
+    /// Its newest checkpoint; null if there is none.
+    pub checkpoint: Option<Checkpoint>,
+    /// Runtimes that cannot open it and have left it to others.
+    pub withdrawn: Vec<Withdrawn>,
     /// What its owner knows; null if that is another runtime than the one that was asked.
     pub here: Option<ShardHere>,
+}
+
+/// A checkpoint of a shard's index.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The owner that made it.
+    pub epoch: u64,
+    /// At least this much of the feed is in it.
+    pub applied: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was recorded.
+    pub created_at: String,
+}
+
+/// A runtime that cannot open a shard.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Withdrawn {
+    /// Which one.
+    pub runtime: String,
+    /// It is not asked again before.
+    pub until: String,
+    /// Why it cannot.
+    pub reason: String,
+}
+
+/// The answer to `POST /api/v1/shards/{shard}/checkpoint`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CheckpointAnswer {
+    /// The checkpoint; null if it is still being made.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// What a shard's owner knows of it.
@@ -171,6 +206,22 @@ pub struct ShardHere {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<String>,
+    /// Where its index was had from: `here`, `checkpoint` or `store`.
+    pub restored: String,
+    /// Rows of the store that were read until the index had caught up.
+    pub rows_read: u64,
+}
+
+impl From<CheckpointRow> for Checkpoint {
+    fn from(row: CheckpointRow) -> Self {
+        Self { epoch: row.epoch, applied: row.applied, bytes: row.bytes, created_at: rfc3339(row.created_at) }
+    }
+}
+
+impl From<Withdrawal> for Withdrawn {
+    fn from(row: Withdrawal) -> Self {
+        Self { runtime: row.runtime.to_string(), until: rfc3339(row.until), reason: row.reason }
+    }
 }
 
 impl From<LaneView> for Lane {
@@ -214,6 +265,8 @@ impl From<ShardRow> for Shard {
             epoch: row.epoch,
             lease_until: rfc3339(row.lease_until),
             last_seq: row.last_seq,
+            checkpoint: None,
+            withdrawn: Vec::new(),
             here: None,
         }
     }
@@ -228,6 +281,8 @@ impl From<ShardView> for ShardHere {
             in_flight: view.in_flight,
             lanes: view.lanes,
             held: view.held.map(|held| held.as_str().to_owned()),
+            restored: view.restored.as_str().to_owned(),
+            rows_read: view.rows_read,
         }
     }
 }

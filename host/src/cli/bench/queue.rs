@@ -214,7 +214,7 @@ impl Database {
     /// What a commit means there.
     pub(super) const fn durability(self) -> &'static str {
         match self {
-            Self::Sqlite => "SQLite WAL, synchronous=FULL",
+            Self::Sqlite => "SQLite WAL, answered after the fsync",
             Self::Mariadb => "MariaDB, innodb_flush_log_at_trx_commit=1, no binary log, buffer pool of 256 MiB",
         }
     }

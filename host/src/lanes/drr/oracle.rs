@@ -3,11 +3,14 @@
 //! Costs are integers. A key has a quantum `Q`, a largest cost `L`, and `d = L - 1`. The seed is printed and can be given
 //! again as `FOREBAY_TEST_SEED`; `FOREBAY_DRR_CONFIGURATIONS` makes a run longer.
 
+use std::collections::HashMap;
+
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 
-use super::DrrOptions;
-use crate::lanes::turn::TurnLimits;
+use super::{Drr, DrrOptions};
+use crate::lanes::turn::{Charge, Turn, TurnLimits};
+use crate::lanes::two_level::TwoLevelDrr;
 
 /// Configurations of a run that says nothing else.
 const CONFIGURATIONS: u64 = 1_000;
@@ -31,6 +34,62 @@ pub(in crate::lanes) fn work_until(shares: &[Share], of: usize, x: u64) -> u64 {
     let visits = (x + shares[of].rest()) / shares[of].quantum + 1;
     let others = (0..shares.len()).filter(|other| *other != of);
     x + others.map(|other| visits * shares[other].quantum + shares[other].rest()).sum::<u64>()
+}
+
+/// What shares service between numbered keys, on one level or two.
+pub(in crate::lanes) trait Sharing {
+    fn next(&mut self, turn: &mut Turn) -> Option<usize>;
+    fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge;
+    fn is_idle(&self) -> bool;
+}
+
+macro_rules! sharing {
+    ($($level:ty),*) => {$(
+        impl Sharing for $level {
+            fn next(&mut self, turn: &mut Turn) -> Option<usize> {
+                self.next(turn)
+            }
+
+            fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
+                self.charge(turn, cost)
+            }
+
+            fn is_idle(&self) -> bool {
+                self.is_idle()
+            }
+        }
+    )*};
+}
+
+sharing!(Drr<usize>, TwoLevelDrr<usize, usize>);
+
+/// Serves `services` times in turns; `head` gives each key's next cost, which stays until it is served.
+pub(in crate::lanes) fn serve(
+    sharing: &mut impl Sharing,
+    limits: TurnLimits,
+    services: usize,
+    mut head: impl FnMut(usize) -> u64,
+) -> Vec<(usize, u64)> {
+    let mut heads: HashMap<usize, u64> = HashMap::new();
+    let mut served = Vec::new();
+    let mut turn = limits.begin();
+    while served.len() < services {
+        let Some(key) = sharing.next(&mut turn) else {
+            assert!(!sharing.is_idle(), "work conservation: somebody is backlogged");
+            turn = limits.begin();
+            continue;
+        };
+        let cost = *heads.entry(key).or_insert_with(|| head(key));
+        match sharing.charge(&mut turn, cost) {
+            Charge::Served => {
+                served.push((key, cost));
+                heads.remove(&key);
+            }
+            Charge::VisitOver => {}
+            Charge::TurnOver => turn = limits.begin(),
+        }
+    }
+    served
 }
 
 /// Whether `received` is what a server of rate `Q / F` and the bound's latency owes of `work`: the rate-latency form, times

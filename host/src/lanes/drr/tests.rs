@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::oracle::{
-    Ledger, Share, for_random_configurations, is_owed, random_cost, random_options, random_shares, work_until,
+    Ledger, Share, for_random_configurations, is_owed, random_cost, random_options, random_shares, serve, work_until,
 };
 use super::*;
 use crate::lanes::turn::TurnLimits;
@@ -12,35 +12,6 @@ use crate::lanes::turn::TurnLimits;
 const QUANTUM: u64 = 64 << 10;
 const OPTIONS: DrrOptions = DrrOptions { quantum: QUANTUM, cost_max: 1 << 20 };
 const UNLIMITED: TurnLimits = TurnLimits { items_max: u32::MAX, cost_max: u64::MAX, visits_max: u32::MAX };
-
-/// Serves `services` times in turns; `head` gives each key's next cost, which stays until it is served.
-fn serve(
-    drr: &mut Drr<usize>,
-    limits: TurnLimits,
-    services: usize,
-    mut head: impl FnMut(usize) -> u64,
-) -> Vec<(usize, u64)> {
-    let mut heads: HashMap<usize, u64> = HashMap::new();
-    let mut served = Vec::new();
-    let mut turn = limits.begin();
-    while served.len() < services {
-        let Some(key) = drr.next(&mut turn) else {
-            assert!(!drr.is_idle(), "work conservation: somebody is backlogged");
-            turn = limits.begin();
-            continue;
-        };
-        let cost = *heads.entry(key).or_insert_with(|| head(key));
-        match drr.charge(&mut turn, cost) {
-            Charge::Served => {
-                served.push((key, cost));
-                heads.remove(&key);
-            }
-            Charge::VisitOver => {}
-            Charge::TurnOver => turn = limits.begin(),
-        }
-    }
-    served
-}
 
 fn backlogged(options: DrrOptions, beginning: Beginning, weights: impl IntoIterator<Item = u32>) -> Drr<usize> {
     let mut drr = Drr::new(options, beginning);

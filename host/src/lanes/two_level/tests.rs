@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 
 use super::*;
 use crate::lanes::drr::oracle::{
-    Ledger, Share, for_random_configurations, random_cost, random_options, random_shares, work_until,
+    Ledger, Share, for_random_configurations, random_cost, random_options, random_shares, serve, work_until,
 };
 use crate::lanes::turn::TurnLimits;
 
@@ -63,34 +63,6 @@ fn even(keys: &[usize]) -> (TwoLevelDrr<usize, usize>, Vec<usize>) {
         }
     }
     (drr, groups)
-}
-
-fn serve(
-    drr: &mut TwoLevelDrr<usize, usize>,
-    limits: TurnLimits,
-    services: usize,
-    mut head: impl FnMut(usize) -> u64,
-) -> Vec<(usize, u64)> {
-    let mut heads: HashMap<usize, u64> = HashMap::new();
-    let mut served = Vec::new();
-    let mut turn = limits.begin();
-    while served.len() < services {
-        let Some(key) = drr.next(&mut turn) else {
-            assert!(!drr.is_idle(), "work conservation: somebody is backlogged");
-            turn = limits.begin();
-            continue;
-        };
-        let cost = *heads.entry(key).or_insert_with(|| head(key));
-        match drr.charge(&mut turn, cost) {
-            Charge::Served => {
-                served.push((key, cost));
-                heads.remove(&key);
-            }
-            Charge::VisitOver => {}
-            Charge::TurnOver => turn = limits.begin(),
-        }
-    }
-    served
 }
 
 // DRR-1, DRR-3, DRR-4

@@ -7,14 +7,14 @@ const fn share(weight: u32, turn_max: usize) -> WorkShare {
     WorkShare { weight, queue_max: 1_000, turn_max, reserve: 100 }
 }
 
-fn plan(shares: [WorkShare; 5]) -> WorkPlan {
+fn plan(shares: [WorkShare; 6]) -> WorkPlan {
     WorkPlan::new(shares, 5_000).unwrap()
 }
 
-fn refused(adjust: impl FnOnce(&mut [WorkShare; 5])) -> String {
-    let mut shares = [share(1, 64); 5];
+fn refused(adjust: impl FnOnce(&mut [WorkShare; 6])) -> String {
+    let mut shares = [share(1, 64); 6];
     adjust(&mut shares);
-    WorkPlan::new(shares, 500).unwrap_err().to_string()
+    WorkPlan::new(shares, 600).unwrap_err().to_string()
 }
 
 // WRK-3
@@ -30,11 +30,12 @@ fn a_plan_that_starves_a_class_or_sells_more_than_there_is_is_refused() {
     );
     assert_eq!(
         refused(|shares| shares[3].reserve = 101),
-        "the reserves of the work classes are 501 records together, and a shard may hold 500"
+        "the reserves of the work classes are 601 records together, and a shard may hold 600"
     );
-    let mut shares = [share(1, 64); 5];
+    let mut shares = [share(1, 64); 6];
     shares[WorkClass::Query as usize].reserve = 0;
-    assert!(WorkPlan::new(shares, 400).is_ok(), "questions have none");
+    shares[WorkClass::Checkpoint as usize].reserve = 0;
+    assert!(WorkPlan::new(shares, 400).is_ok(), "questions and checkpoints have none");
 }
 
 // WRK-1, WRK-2
@@ -46,8 +47,8 @@ fn whoever_has_work_is_given_a_turn_within_its_bound() {
     for _ in 0..1_000 {
         let plan = plan(std::array::from_fn(|_| share(random.random_range(1..8), random.random_range(1..600))));
         let mut round = WorkRound::new(plan);
-        let mut work = [false; 5];
-        let mut waited: [Option<u64>; 5] = [None; 5];
+        let mut work = [false; 6];
+        let mut waited: [Option<u64>; 6] = [None; 6];
         for _ in 0..400 {
             for class in WorkClass::ALL {
                 // Ordinary scheduling always has work.
@@ -74,10 +75,10 @@ fn whoever_has_work_is_given_a_turn_within_its_bound() {
 // WRK-1
 #[test]
 fn classes_that_always_have_work_share_by_weight() {
-    let weights = [4, 2, 1, 2, 1];
+    let weights = [4, 2, 1, 2, 1, 1];
     let plan = plan(weights.map(|weight| share(weight, 100)));
     let mut round = WorkRound::new(plan);
-    let mut done = [0_usize; 5];
+    let mut done = [0_usize; 6];
     for turn in 0..100_000 {
         let class = round.next(|_| true).unwrap();
         let records = 1 + turn * 7 % 100;
@@ -94,7 +95,7 @@ fn classes_that_always_have_work_share_by_weight() {
 // WRK-1
 #[test]
 fn a_class_without_work_gathers_no_credit() {
-    let mut round = WorkRound::new(plan([share(1, 64); 5]));
+    let mut round = WorkRound::new(plan([share(1, 64); 6]));
     for _ in 0..1_000 {
         assert_eq!(round.next(|class| class == WorkClass::DueScheduler), Some(WorkClass::DueScheduler));
         round.did(WorkClass::DueScheduler, 64);

@@ -42,7 +42,7 @@ fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter
         idle_timeout: Duration::from_secs(60),
     };
     let destinations = Destinations::from([(destination.name.clone(), destination.clone())]);
-    let tls = client_config(None).unwrap();
+    let tls = client_config("publish.ca_file", None).unwrap();
     HttpAdapter::new(guard, tls, &destinations, limits, Env::system())
 }
 

@@ -1,6 +1,7 @@
 //! The store's tests: on real databases, with time that the test moves. What a store must do stands once, in
 //! `conformance`, and is tried on each engine; the rest is about one of them.
 
+mod durability;
 mod interleavings;
 mod lifecycle;
 pub(super) mod mariadb;

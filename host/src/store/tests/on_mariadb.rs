@@ -4,6 +4,8 @@
 
 use super::*;
 
+#[path = "conformance/checkpoints.rs"]
+mod checkpoints;
 #[path = "conformance/claiming.rs"]
 mod claiming;
 #[path = "conformance/classes.rs"]

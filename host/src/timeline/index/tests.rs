@@ -245,7 +245,7 @@ fn a_torn_value_is_never_taken_for_a_value() {
         drop(index);
         let broken = match reopened(&directory, 2, 0) {
             Ok(mut index) => is_read(&mut index).is_err(),
-            Err(reason) => reason == Unusable::Broken,
+            Err(reason) => reason == Unusable::Torn,
         };
         assert!(broken, "{family:?}");
     }
@@ -278,6 +278,6 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     drop(database);
     assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherVersion));
     std::fs::write(path.join("CURRENT"), "nonsense").unwrap();
-    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::Broken));
+    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::Torn));
     assert_eq!(Index::create(&path, &memory(), owner(3)).unwrap().applied(), 0);
 }

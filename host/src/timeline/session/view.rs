@@ -23,6 +23,7 @@ impl Session {
             // Whoever no longer listens does not need the answer.
             match inquiry {
                 Inquiry::Look(reply) => drop(reply.send((self.view(), self.lane_views()))),
+                Inquiry::Checkpoint(reply) => self.checkpointing.ask(reply),
                 Inquiry::Why(message, reply) => drop(reply.send(self.why(&message)?)),
             }
         }
@@ -41,6 +42,8 @@ impl Session {
         let signals = &self.parts.signals;
         signals.clock_gated(self.held == Some(Held::ClockGated));
         signals.capacity(self.held == Some(Held::Capacity), self.claims.unresolved(), oldest);
+        let newest = self.checkpointing.newest.as_ref();
+        signals.checkpoint_age(newest.map(|row| self.parts.env.now().since(row.created_at)));
         signals.lanes(self.index.lanes(), &self.schedule, self.held, now);
     }
 
@@ -54,6 +57,8 @@ impl Session {
             in_flight: self.claims.with_publisher() as u64 + self.claims.unresolved() as u64,
             lanes: lanes.len() as u64,
             held: self.held,
+            restored: self.restored,
+            rows_read: self.rows_read,
         }
     }
 

@@ -28,14 +28,16 @@ pub(in crate::timeline) fn plan(claimed_max: usize) -> Result<WorkPlan, UnfitPla
     let page = PAGE_ROWS_MAX as usize;
     let due = TURN_MESSAGES_MAX as usize;
     let query = WorkShare { weight: QUERY_WEIGHT, queue_max: INQUIRIES_MAX, turn_max: INQUIRIES_MAX, reserve: 0 };
+    let checkpoint = WorkShare { weight: QUERY_WEIGHT, queue_max: INQUIRIES_MAX, turn_max: 1, reserve: 0 };
     let shares = [
         kept(OUTCOME_WEIGHT, claimed_max, outcomes),
         kept(WEIGHT, page, page),
         kept(WEIGHT, EXPIRED_MAX, EXPIRED_MAX),
         kept(WEIGHT, due, due),
         query,
+        checkpoint,
     ];
-    WorkPlan::new(shares, claimed_max + page + EXPIRED_MAX + due + INQUIRIES_MAX)
+    WorkPlan::new(shares, claimed_max + page + EXPIRED_MAX + due + 2 * INQUIRIES_MAX)
 }
 
 impl Session {
@@ -48,12 +50,14 @@ impl Session {
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
         let query = self.inquiry.is_some() || !self.inquiries.is_empty();
+        let checkpoint = self.has_checkpoint_work(monotonic);
         self.work.next(|class| match class {
             WorkClass::OutcomeAndControl => outcomes || control,
             WorkClass::SourceApply => feed,
             WorkClass::Expiry => expiry,
             WorkClass::DueScheduler => due,
             WorkClass::Query => query,
+            WorkClass::Checkpoint => checkpoint,
         })
     }
 
@@ -75,12 +79,13 @@ impl Session {
             (WorkClass::Expiry, Some(now)) => self.expire(lease, now).await?,
             (WorkClass::DueScheduler, Some(now)) => self.claim(lease, now)?,
             (WorkClass::Query, _) => self.answer()?,
+            (WorkClass::Checkpoint, _) => self.take_checkpoint_turn(lease).await,
             (WorkClass::Expiry | WorkClass::DueScheduler, None) => unreachable!("they have work at a known time only"),
         };
         match class {
             // They change what is ready.
             WorkClass::OutcomeAndControl | WorkClass::SourceApply => self.look_again(),
-            WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Query => {}
+            WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Query | WorkClass::Checkpoint => {}
         }
         self.work.did(class, records);
         Ok(())

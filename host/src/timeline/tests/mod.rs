@@ -2,6 +2,7 @@
 //!
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
+mod checkpoints;
 mod crash;
 mod due;
 mod gates;
@@ -42,6 +43,9 @@ struct World {
     store: Store,
     receiver: Receiver,
     destinations: Destinations,
+    /// Where checkpoints are kept, and how often they are made.
+    checkpoints: PathBuf,
+    every: Option<Duration>,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -64,7 +68,9 @@ impl World {
     async fn over(shared: Fixture) -> Self {
         let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
-        let mut world = Self { shared, clock, store, receiver, destinations: Destinations::new() };
+        let checkpoints = shared.directory.path().join("checkpoints");
+        let mut world =
+            Self { shared, clock, store, receiver, destinations: Destinations::new(), checkpoints, every: None };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -117,6 +123,11 @@ impl World {
             claimed_max,
             memory_bytes: 8 << 20,
             clock_uncertainty_max: Duration::from_millis(100),
+            checkpoints: CheckpointOptions {
+                place: CheckpointPlace::Folder(self.checkpoints.clone()),
+                every: self.every,
+                kept: 2,
+            },
         };
         let runtime = self.shared.runtime();
         let stop = CancellationToken::new();

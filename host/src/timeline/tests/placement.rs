@@ -1,6 +1,7 @@
 //! Two runtimes over one database.
 
 use super::*;
+use crate::model::message::MessageState;
 use crate::store::testing::namespace;
 
 /// A destination of each shard.
@@ -70,6 +71,48 @@ async fn a_runtime_that_dies_leaves_its_shards_to_the_others_once_its_leases_are
     // Time stands still for the first: it says nothing any more, and renews nothing.
     second.until_active().await;
     assert!(second.clock.now().since(first.clock.now()) >= LEASE / 2, "not before its lease was over");
+    first.stop().await;
+    second.stop().await;
+}
+
+// TL-7
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_its_runtime_cannot_open_goes_to_the_next_for_all_to_see() {
+    let mut world = World::over(Fixture::on_server().await).await;
+    let mut beside = World::over(world.shared.beside(0).await).await;
+    let names = names(&world.store);
+    for name in &names {
+        world.add(name, "ok", |_| {});
+        beside.add(name, "ok", |_| {});
+    }
+    // A disk on which no index can be had: a file stands where each shard's folder is to be.
+    let broken = world.shared.directory.path().join("timeline");
+    std::fs::create_dir_all(&broken).unwrap();
+    for shard in 0..world.store.shard_count() {
+        std::fs::write(broken.join(format!("shard-{shard:05}")), "no folder").unwrap();
+    }
+    let first = world.start_on("timeline", Arc::clone(&world.clock), 16).await;
+    beside.clock.jump_to(world.clock.now());
+    let second = beside.start_on("timeline", Arc::clone(&beside.clock), 16).await;
+    until_shared(&first, &second, [0, 2]).await;
+
+    let withdrawals = world.store.withdrawals().await.unwrap();
+    assert_eq!(withdrawals.len(), 1, "only the shard that had its place there: {withdrawals:?}");
+    assert!(withdrawals[0].until > world.now(), "{withdrawals:?}");
+    assert!(!withdrawals[0].reason.is_empty());
+    until(async || {
+        first.advance(SECOND / 10);
+        second.advance(SECOND / 10);
+        env::sleep(Duration::from_millis(5)).await;
+        first.timeline.is_looked_after()
+    })
+    .await;
+    let mut sent = world.emit(names.iter().map(|name| world.message(name, START)).collect()).await;
+    sent.sort_unstable();
+    assert_eq!(beside.receiver.next_sorted(2).await, sent);
+    for id in sent {
+        beside.until_state(id, MessageState::Published).await;
+    }
     first.stop().await;
     second.stop().await;
 }

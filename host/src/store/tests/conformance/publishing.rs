@@ -43,7 +43,8 @@ async fn record_outcome(fixture: &Fixture, lease: ShardLease, outcome: OutcomeRe
 }
 
 fn outcome(id: MessageId, generation: u32, attempt: u32, after: AfterAttempt) -> OutcomeRecord {
-    OutcomeRecord { id, generation, attempt, after, status: Some(503), error: Some("refused".to_owned()) }
+    let (status, error) = (Some(503), Some("refused".to_owned()));
+    OutcomeRecord { id, generation, attempt, after, uncertain: after == AfterAttempt::Uncertain, status, error }
 }
 
 #[test]

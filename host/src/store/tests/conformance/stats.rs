@@ -108,7 +108,7 @@ impl History {
             ];
             let after = *afters.choose(&mut self.random).unwrap();
             let generation = entry.generation;
-            let outcome = OutcomeRecord { id, generation, attempt, after, status: None, error: None };
+            let outcome = OutcomeRecord { id, generation, attempt, after, uncertain: false, status: None, error: None };
             self.fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap();
         }
     }

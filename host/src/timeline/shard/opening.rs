@@ -1,0 +1,156 @@
+//! How an owner comes by its shard's index: its own, a checkpoint, or one that is built from the store's rows; and what
+//! becomes of one that is of no use.
+
+use tokio::sync::{mpsc, watch};
+
+use super::Shard;
+use crate::model::destination::ordering_fingerprint;
+use crate::store::ShardLease;
+use crate::timeline::checkpoint::Refused;
+use crate::timeline::database::{Broken, Database};
+use crate::timeline::index::{Index, Owner, Unusable};
+use crate::timeline::inquiry::INQUIRIES_MAX;
+use crate::timeline::lease::Holding;
+use crate::timeline::quarantine;
+use crate::timeline::session::{Checkpointing, End, Parts, Restored, RestoredFrom, Session};
+use crate::timeline::signals::Signals;
+use crate::timeline::source::{self, Source};
+
+use std::sync::Arc;
+
+/// Checkpoints that are tried, the newest first, before the index is built from the store's rows.
+const CHECKPOINTS_TRIED_MAX: usize = 3;
+
+/// Where copies of the index lie, beside it.
+const STAGING: &str = "copy";
+
+impl Shard {
+    /// A session that knows all there is to know but for the feed, and what reads that.
+    pub(super) async fn restore(
+        &self,
+        lease: ShardLease,
+        held: watch::Receiver<Holding>,
+        signals: &Arc<Signals>,
+    ) -> Result<(Session, Source, mpsc::Sender<source::Page>), End> {
+        let feed_end = self.store.feed_end(self.id).await.map_err(End::Store)?;
+        let restored = tokio::select! {
+            restored = self.open(lease, feed_end, signals) => restored?,
+            () = self.stop.cancelled() => return Err(End::Stopped),
+        };
+        let from = restored.from;
+        let after = restored.index.applied();
+        let newest = self.checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
+        let checkpointing = Checkpointing::new(
+            Arc::clone(&self.checkpoints),
+            self.path.with_extension(STAGING),
+            newest,
+            self.env.clock.monotonic(),
+        );
+        let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
+        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
+        let parts = self.parts(signals);
+        let mut session = Session::new(parts, held, restored, checkpointing, pages, inquiries, self.wake.clone())?;
+        self.inquiries.send_replace(Some(ask));
+        session.recover(lease).await?;
+        if from != RestoredFrom::Store {
+            session.reconcile().await?;
+        }
+        session.own(lease)?;
+        let rebuild_through = if from == RestoredFrom::Store { feed_end } else { 0 };
+        let source = Source { store: self.store.clone(), shard: self.id, after, rebuild_through, poll: self.poll };
+        Ok((session, source, pages_in))
+    }
+
+    fn parts(&self, signals: &Arc<Signals>) -> Parts {
+        Parts {
+            shard: self.id,
+            destinations: self.destinations.clone(),
+            gates: self.gates.clone(),
+            store: self.store.clone(),
+            publisher: self.publisher.clone(),
+            env: self.env.clone(),
+            signals: signals.clone(),
+            active: self.active.clone(),
+            claimed_max: self.claimed_max,
+            work: self.work,
+            time: self.time.clone(),
+            clock_uncertainty_max: self.clock_uncertainty_max,
+            poll: self.poll,
+        }
+    }
+
+    async fn open(&self, lease: ShardLease, feed_end: u64, signals: &Signals) -> Result<Restored, End> {
+        let ordering = ordering_fingerprint(&self.destinations);
+        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
+        let reason = match Index::open(&self.path, &self.memory, owner, feed_end) {
+            Ok(index) => return Ok(Restored { index, from: RestoredFrom::Here }),
+            Err(reason) => reason,
+        };
+        if reason == Unusable::Torn {
+            self.set_aside(lease, signals).await;
+        }
+        // The very first start finds no index and no messages either: there is nothing to restore.
+        if feed_end > 0 {
+            signals.rebuilt(reason);
+            let reason = reason.as_str();
+            tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index is to be had from elsewhere");
+            if let Some(index) = self.open_checkpoint(owner, feed_end, signals).await? {
+                signals.restored(RestoredFrom::Checkpoint);
+                return Ok(Restored { index, from: RestoredFrom::Checkpoint });
+            }
+            signals.restored(RestoredFrom::Store);
+        }
+        let index = Index::create(&self.path, &self.memory, owner)?;
+        Ok(Restored { index, from: RestoredFrom::Store })
+    }
+
+    /// The newest checkpoint that can be gone on from.
+    async fn open_checkpoint(&self, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Option<Index>, End> {
+        let rows = self.checkpoints.of(self.id).await.map_err(End::Store)?;
+        for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
+            let refused = match self.checkpoints.fetch(row, owner.ordering, &self.path).await {
+                Ok(()) => match Index::open_copy(&self.path, &self.memory, owner, feed_end) {
+                    Ok(index) if index.applied() >= row.applied => {
+                        let applied = index.applied();
+                        tracing::info!(shard = self.id.0, applied, bytes = row.bytes, "a checkpoint was restored");
+                        return Ok(Some(index));
+                    }
+                    Ok(_less_than_it_says) => Refused::Torn.as_str(),
+                    Err(unusable) => unusable.as_str(),
+                },
+                Err(refused) => refused.as_str(),
+            };
+            signals.checkpoint_refused(refused);
+            let (epoch, number) = (row.epoch, row.number);
+            tracing::error!(shard = self.id.0, epoch, number, reason = refused, "a checkpoint of a shard is not used");
+        }
+        Ok(None)
+    }
+
+    /// What becomes of an index that broke.
+    pub(super) async fn discard(&self, lease: ShardLease, broken: &Broken, signals: &Signals) {
+        if broken.is_torn() {
+            return self.set_aside(lease, signals).await;
+        }
+        if let Err(error) = Database::destroy(&self.path) {
+            tracing::error!(shard = self.id.0, %error, "a broken index cannot be removed");
+        }
+    }
+
+    /// Sets a torn index aside. Checkpoints may have been made of what is torn in it: none of them counts any more, and the
+    /// index is built from the store's rows.
+    async fn set_aside(&self, lease: ShardLease, signals: &Signals) {
+        match quarantine::set_aside(self.id, &self.path, lease.epoch) {
+            Ok(None) => return,
+            Ok(Some(path)) => {
+                signals.quarantined();
+                let path = path.display();
+                tracing::error!(shard = self.id.0, %path, "a shard's index is torn, and was set aside");
+            }
+            Err(error) => tracing::error!(shard = self.id.0, %error, "a torn index cannot be set aside"),
+        }
+        if let Err(error) = self.store.forget_checkpoints(lease).await {
+            tracing::warn!(shard = self.id.0, %error, "checkpoints of a torn index cannot be forgotten now");
+        }
+    }
+}
