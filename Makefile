@@ -14,7 +14,7 @@ export FOREBAY_GUEST_TARGET_DIR ?= $(CARGO_TARGET_DIR)/guests
 
 FOREBAY := $(CARGO_TARGET_DIR)/debug/forebay
 PACKS := $(CARGO_TARGET_DIR)/packs
-GUESTS := github hello hostile hubspot
+GUESTS := github hello hostile hubspot relay shopify stripe
 
 # Seconds that each benchmark measures.
 SECONDS ?= 10
@@ -36,6 +36,7 @@ guests: build ## Build the example packs
 	@mkdir -p $(PACKS)
 	@for guest in $(GUESTS); do \
 	  $(FOREBAY) pack build guest-examples/$$guest --output $(PACKS)/$$guest.fpk --target-directory $(CARGO_TARGET_DIR)/guests; done
+	@.ci/js-guest $(FOREBAY) $(PACKS)/js-hello.fpk
 
 .PHONY: demo
 demo: guests ## Watch deliveries go through, and survive a kill (STAY=1 keeps serving)
@@ -45,7 +46,7 @@ demo: guests ## Watch deliveries go through, and survive a kill (STAY=1 keeps se
 test: guests ## Run every test
 	@.ci/setup tests
 	cargo test --locked --workspace
-	cd sdk && cargo test --locked
+	cd guest-examples && cargo test --locked --workspace
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -59,7 +60,7 @@ lint: setup ## Check the format and the lints
 	cd sdk && cargo fmt --all --check
 	cd guest-examples && cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	cd sdk && cargo clippy --locked --all-targets -- --deny warnings
+	cd guest-examples && cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 .PHONY: tidy
 tidy: ## Check the structure: imports, sizes, docs, what may not be duplicated

@@ -14,6 +14,9 @@ use crate::config::{LogConfig, LogFormat, LogLevel};
 /// A filter by module; overrides the configured level.
 const FILTER_VARIABLE: &str = "FOREBAY_LOG";
 
+/// What an author is shown.
+const AUTHOR_FILTER: &str = "warn,guest=trace";
+
 /// How often histograms are drained between two scrapes, so that they take no more memory than that.
 pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -28,11 +31,7 @@ const COUNT_BUCKETS: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 2
 
 /// Sends log lines to standard error. The first call of a process counts.
 pub fn start_logging(config: &LogConfig) -> Result<(), TelemetryError> {
-    let filter = match std::env::var(FILTER_VARIABLE) {
-        Ok(directives) if !directives.is_empty() => EnvFilter::try_new(&directives)
-            .map_err(|error| TelemetryError(format!("{FILTER_VARIABLE} is no log filter: {error}")))?,
-        Ok(_) | Err(_) => EnvFilter::new(level_word(config.level)),
-    };
+    let filter = filter(level_word(config.level))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -44,6 +43,23 @@ pub fn start_logging(config: &LogConfig) -> Result<(), TelemetryError> {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     Ok(())
+}
+
+/// Sends log lines to standard error, for somebody who writes a pack: all that guests say, and of the host what may be wrong.
+pub fn start_author_logging() -> Result<(), TelemetryError> {
+    let filter = filter(AUTHOR_FILTER)?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+    let _ = lines.log_internal_errors(false).with_ansi(false).try_init();
+    Ok(())
+}
+
+/// The filter of the environment, or else this one.
+fn filter(otherwise: &str) -> Result<EnvFilter, TelemetryError> {
+    match std::env::var(FILTER_VARIABLE) {
+        Ok(directives) if !directives.is_empty() => EnvFilter::try_new(&directives)
+            .map_err(|error| TelemetryError(format!("{FILTER_VARIABLE} is no log filter: {error}"))),
+        Ok(_) | Err(_) => Ok(EnvFilter::new(otherwise)),
+    }
 }
 
 /// The process's metrics. The first call starts to record them.

@@ -8,6 +8,7 @@ pub mod admin;
 pub mod audit;
 pub mod canceller;
 pub mod cases;
+pub mod fixture;
 pub mod hubspot;
 pub mod paths;
 pub mod provider;

@@ -24,7 +24,7 @@ const SETTINGS: &str = "[flow]\ndeadline_ms = 2_000\n\
     [inbound]\nlease_seconds = 7\nretry_initial_ms = 50\nretry_max_ms = 200\nfailures_max = 3\n\
     [timeline]\nlease_seconds = 2\n";
 /// Of the destination: attempts that fail are soon repeated, and for long enough to outlast a crash.
-const DESTINATION: &str = "retry_initial_ms = 50\nretry_max_ms = 500\nattempts_max = 1_000";
+pub const DESTINATION: &str = "retry_initial_ms = 50\nretry_max_ms = 500\nattempts_max = 1_000";
 
 /// A host with its surroundings.
 pub struct World {

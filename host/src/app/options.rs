@@ -5,11 +5,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::directories::Directories;
+use super::running::guest_threads;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::{CheckpointsPlace, Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
-use crate::guest::GuestOptions;
+use crate::guest::{Ceilings, GuestOptions};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
@@ -55,8 +56,16 @@ pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions 
     GuestOptions {
         cache: directories.cache.clone(),
         instances_max: config.guest.instances_max,
+        long_calls_max: guest_threads() - 1,
         memory_bytes_max: config.guest.memory_bytes_max as u64,
+        ceilings: Ceilings {
+            fuel: config.guest.fuel_max_millions.saturating_mul(1_000_000),
+            output_bytes: config.guest.output_bytes_max as u64,
+            messages: config.guest.messages_max,
+            log_bytes: config.guest.log_bytes_max as u64,
+        },
         compilations_max: config.guest.compilations_max,
+        compilation_time_max: config.guest.compilation_time_max,
     }
 }
 

@@ -57,12 +57,19 @@ impl Service {
     }
 }
 
+/// Threads that run guests: one a core for those that compute for long, and one more, so that a short call waits for none of
+/// them; the system's own scheduler shares the cores out.
+pub(super) fn guest_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) + 1
+}
+
 /// The runtime that guests run on. A runtime must not be dropped where it could block, so this one is let go.
 struct GuestThreads(Option<Runtime>);
 
 impl GuestThreads {
     fn start() -> std::io::Result<(Self, Handle)> {
-        let runtime = Builder::new_multi_thread().thread_name("guest").enable_all().build()?;
+        let runtime =
+            Builder::new_multi_thread().worker_threads(guest_threads()).thread_name("guest").enable_all().build()?;
         let handle = runtime.handle().clone();
         Ok((Self(Some(runtime)), handle))
     }

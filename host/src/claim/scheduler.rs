@@ -34,12 +34,11 @@ use crate::model::ids::LeaseToken;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
-use crate::store::{ClaimRequest, QueueMark, Store};
+use crate::store::{CLAIM_ROWS_MAX, ClaimRequest, QueueMark, Store};
 
-/// A freed slot waits so long for company before the queue is looked at for it alone.
+/// A freed slot waits so long for company before the queue is looked at without. A claim takes a few milliseconds, however many rows
+/// it is for, and there is one at a time: what it takes is what the pack gets in that time.
 const COMPANY_WAIT: Duration = Duration::from_millis(1);
-/// The part of all slots that is company enough: one in so many.
-const COMPANY_PART: u32 = 2;
 
 /// So long a class that was found empty is taken to be so without another look, if nothing says otherwise.
 const EMPTY_TRUST: Duration = Duration::from_millis(100);
@@ -388,9 +387,9 @@ impl CentralClaimScheduler {
         }
     }
 
-    /// Returns once there is room for a batch, or for a single row that has waited for company.
+    /// Returns once there is room for as much as one claim takes, or for what has waited for company.
     async fn room(&self) {
-        let company = (self.executors.slots().min(self.processing_rows_max()) / COMPANY_PART).max(1);
+        let company = self.executors.slots().min(self.processing_rows_max()).clamp(1, CLAIM_ROWS_MAX);
         while self.room_now() == 0 {
             self.executors.freed().await;
         }

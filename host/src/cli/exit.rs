@@ -26,6 +26,19 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// What happened, for people; nothing, if nobody listens.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Failure::Failed(text)
+            | Failure::Usage(text)
+            | Failure::NotFound(text)
+            | Failure::Conflict(text)
+            | Failure::Unreachable(text)
+            | Failure::Changed(text) => text,
+            Failure::OutputClosed => "",
+        }
+    }
+
     /// Says on standard error what happened, and gives the exit code.
     pub(super) fn report(self) -> ExitCode {
         let (code, text) = match self {

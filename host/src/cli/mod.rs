@@ -10,9 +10,11 @@ pub mod rig;
 
 mod client;
 mod config;
+mod dev;
 mod doctor;
 mod event;
 mod exit;
+mod fixture;
 mod lane;
 mod message;
 mod migrate;
@@ -55,6 +57,8 @@ struct Cli {
 enum Verb {
     /// Run a host
     Serve(serve::Arguments),
+    /// Write a connector: what is saved is built, served, and tried
+    Dev(dev::Arguments),
     /// Build connectors, try them, and change which generation of one serves
     #[command(subcommand)]
     Pack(pack::Verb),
@@ -116,6 +120,7 @@ pub fn main() -> ExitCode {
 async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Serve(arguments) => serve::run(arguments).await,
+        Verb::Dev(arguments) => dev::run(arguments).await,
         Verb::Pack(verb) => pack::run(verb).await,
         Verb::Event(verb) => event::run(verb).await,
         Verb::WorkItem(verb) => work_item::run(verb).await,

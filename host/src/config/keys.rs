@@ -244,7 +244,22 @@ pub(super) const KEYS: &[Key] = &[
     number("publish.idle_timeout_seconds", 1, HOUR_SECONDS, "How long an idle connection is kept."),
     number("guest.instances_max", 1, 4_096, "Guest instances that may live at once; further calls wait."),
     number("guest.memory_max_mib", 1, 4_096, "The most memory that a pack may ask for."),
+    number(
+        "guest.fuel_max_millions",
+        1,
+        1_000_000,
+        "The most fuel that a pack may ask for, in millions of units; a unit is about an instruction.",
+    ),
+    number("guest.output_max_kib", 1, 65_536, "The most output of one call that a pack may ask for."),
+    number("guest.messages_max", 0, 1_024, "The most messages of one call that a pack may ask for."),
+    number("guest.log_max_kib", 0, 1_024, "The most log text of one call that a pack may ask for."),
     number("guest.compilations_max", 1, 64, "Packs that may be compiled at once."),
+    number(
+        "guest.compilation_max_seconds",
+        1,
+        HOUR_SECONDS,
+        "How long compiling one pack may take; one that takes longer is refused. What was compiled before is not compiled again.",
+    ),
     key(
         "log.format",
         Kind::Word(&["text", "json"]),

@@ -162,8 +162,21 @@ pub struct GuestConfig {
     /// The most memory that a manifest may ask for.
     #[serde(rename = "memory_max_mib", with = "units::mib")]
     pub memory_bytes_max: usize,
+    /// The most fuel that a manifest may ask for, in millions of units.
+    pub fuel_max_millions: u64,
+    /// The most output that a manifest may ask for.
+    #[serde(rename = "output_max_kib", with = "units::kib")]
+    pub output_bytes_max: usize,
+    /// The most messages that a manifest may ask for.
+    pub messages_max: u32,
+    /// The most log text that a manifest may ask for.
+    #[serde(rename = "log_max_kib", with = "units::kib")]
+    pub log_bytes_max: usize,
     /// Compilations that may run at once.
     pub compilations_max: usize,
+    /// How long one may take.
+    #[serde(rename = "compilation_max_seconds", with = "units::seconds")]
+    pub compilation_time_max: Duration,
 }
 
 /// `[log]`: what is logged, and how.
@@ -286,7 +299,17 @@ impl Default for PublishConfig {
 
 impl Default for GuestConfig {
     fn default() -> Self {
-        Self { instances_max: 128, memory_bytes_max: 256 * units::MIB, compilations_max: 1 }
+        Self {
+            instances_max: 128,
+            memory_bytes_max: 256 * units::MIB,
+            fuel_max_millions: 100_000,
+            output_bytes_max: 64 * units::MIB,
+            messages_max: 1_024,
+            log_bytes_max: units::MIB,
+            compilations_max: 1,
+            // An engine for JavaScript takes half a minute of a core of its own.
+            compilation_time_max: Duration::from_secs(300),
+        }
     }
 }
 

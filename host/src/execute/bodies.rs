@@ -20,7 +20,7 @@ pub(super) struct Bodies {
 
 /// What a body may take, given back when it is dropped.
 pub(super) struct BodyShare {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl Bodies {
@@ -34,13 +34,20 @@ impl Bodies {
     pub(super) fn share_now(&self, bytes: u64) -> Option<BodyShare> {
         // The semaphore keeps what is free for its first waiter: nobody is passed here.
         let permit = Arc::clone(&self.free).try_acquire_many_owned(self.cost(bytes)).ok()?;
-        Some(BodyShare { _permit: permit })
+        Some(BodyShare { permit })
+    }
+
+    /// Gives back what a body of so many bytes leaves of its share.
+    pub(super) fn keep(&self, mut share: BodyShare, bytes: u64) -> BodyShare {
+        let surplus = share.permit.num_permits().saturating_sub(self.cost(bytes) as usize);
+        drop(share.permit.split(surplus));
+        share
     }
 
     /// Waits for a share, behind those who wait already.
     pub(super) async fn share(&self, bytes: u64) -> BodyShare {
         let permit = Arc::clone(&self.free).acquire_many_owned(self.cost(bytes)).await;
-        BodyShare { _permit: permit.expect("the semaphore is never closed") }
+        BodyShare { permit: permit.expect("the semaphore is never closed") }
     }
 
     /// The units that a body takes. One that is larger than the whole budget may have it for itself.
@@ -74,6 +81,21 @@ mod tests {
         drop(first);
         assert!(bodies.share_now(2 * UNIT_BYTES).is_none());
         assert!(bodies.share_now(1).is_some());
+    }
+
+    #[test]
+    fn what_a_body_leaves_of_its_share_is_free_again() {
+        let bodies = Bodies::new(4 * UNIT_BYTES);
+        let share = bodies.share_now(4 * UNIT_BYTES).unwrap();
+        let share = bodies.keep(share, UNIT_BYTES + 1);
+        assert!(bodies.share_now(3 * UNIT_BYTES).is_none());
+        let rest = bodies.share_now(2 * UNIT_BYTES);
+        assert!(rest.is_some());
+        // Nothing is given back of a share that is too small.
+        let share = bodies.keep(share, 4 * UNIT_BYTES);
+        assert!(bodies.share_now(1).is_none());
+        drop(share);
+        assert!(bodies.share_now(2 * UNIT_BYTES).is_some());
     }
 
     #[test]

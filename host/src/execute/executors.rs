@@ -98,7 +98,7 @@ struct Row {
     claim: ClaimTimes,
     held: HeldRow,
     /// Its share of the memory for bodies, from before its Event is loaded.
-    _share: Option<BodyShare>,
+    share: Option<BodyShare>,
     slot: Slot,
     /// How many rows its slot has been handed on by since it was taken.
     handoffs: u32,
@@ -206,7 +206,7 @@ impl Executors {
         let expires = claim.sent + self.lease();
         let mut seat = |item: ClaimedWorkItem| {
             let held = self.shared.held.hold(&item, expires);
-            Row { held, claim, _share: None, slot: slots.take_one(), item, handoffs: 0 }
+            Row { held, claim, share: None, slot: slots.take_one(), item, handoffs: 0 }
         };
         let rows: Vec<Row> = claimed.into_iter().map(&mut seat).collect();
         let shared = Arc::clone(&self.shared);
@@ -418,7 +418,7 @@ impl Shared {
         if let Recorded::Continued(item) = recorded {
             let claim = ClaimTimes { sent, sent_at, answered: self.monotonic() };
             let held = self.held.hold(&item, sent + lease_duration);
-            let next = Row { item: *item, claim, held, _share: None, slot: row.slot, handoffs: row.handoffs + 1 };
+            let next = Row { item: *item, claim, held, share: None, slot: row.slot, handoffs: row.handoffs + 1 };
             let runtime = self.parts.runtime.clone();
             env::spawn_on(&runtime, "executor handoff", self.start_one(next));
         }

@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -32,6 +33,7 @@ pub(super) struct ArtifactCache {
     directory: Dir,
     compatibility: u64,
     env: Env,
+    compiled: AtomicU64,
 }
 
 impl ArtifactCache {
@@ -47,17 +49,31 @@ impl ArtifactCache {
         // Fixed keys: the same engine finds its artifacts again after a restart.
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        Ok(Self { directory, compatibility: hasher.finish(), env })
+        Ok(Self { directory, compatibility: hasher.finish(), env, compiled: AtomicU64::new(0) })
     }
 
-    /// Takes a component's compiled form from the cache, or compiles and keeps it.
-    pub(super) fn get_or_compile(&self, engine: &Engine, component: &[u8]) -> Result<Component, LoadError> {
+    /// Components that were compiled because they were not there.
+    pub(super) fn compiled(&self) -> u64 {
+        self.compiled.load(Ordering::Relaxed)
+    }
+
+    /// Takes a component's compiled form from the cache, or compiles it, and keeps it unless it was given up meanwhile.
+    pub(super) fn get_or_compile(
+        &self,
+        engine: &Engine,
+        component: &[u8],
+        given_up: &AtomicBool,
+    ) -> Result<Component, LoadError> {
         let key = format!("{}-{:016x}{SUFFIX}", HEXLOWER.encode(&Sha256::digest(component)), self.compatibility);
         if let Some(compiled) = self.get(engine, &key) {
             return Ok(compiled);
         }
         let compiled = Component::new(engine, component)
             .map_err(|error| LoadError(format!("the component cannot be compiled: {error:#}")))?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        if given_up.load(Ordering::Relaxed) {
+            return Err(LoadError("the component took too long to compile".to_owned()));
+        }
         // Without its artifact a component serves as well, and is compiled again next time.
         match compiled.serialize() {
             Ok(code) => {

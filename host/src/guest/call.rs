@@ -1,6 +1,6 @@
 //! One call of one guest: a fresh store and instance, bounded in every way, gone when it ends.
 //!
-//! Both halves of the deadline are here. While wasm computes, each epoch lets other tasks have their turn and traps the
+//! Both halves of the deadline are here. While wasm computes, each epoch lets other calls have their turn and traps the
 //! guest once the deadline has passed. Whatever else the call waits for (an instance, the host) is under a timeout.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
@@ -31,7 +31,7 @@ pub(super) struct Call {
     pub(super) store: Store<CallState>,
     pub(super) connector: Connector,
     _running: Running,
-    _permit: OwnedSemaphorePermit,
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Call {
@@ -42,14 +42,9 @@ impl Call {
         deadline: Instant,
     ) -> Result<Self, Failure> {
         let engine = &generation.engine;
-        let waiting = Arc::clone(&engine.permits).acquire_owned();
-        let permit = match tokio::time::timeout_at(deadline, waiting).await {
-            Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return Err(Failure::new(FailureClass::NotRun, "the host is stopping")),
-            Err(_) => {
-                return Err(Failure::new(FailureClass::NotRun, "no guest instance became free before the deadline"));
-            }
-        };
+        // The pack's own first: who waits for it takes nothing from others.
+        let own = permit(&generation.calls, deadline, "the pack's other calls took until the deadline").await?;
+        let shared = permit(&engine.permits, deadline, "no guest instance became free before the deadline").await?;
         let running = engine.ticker.enter();
         let limits = &generation.manifest().limits;
         let mut store = Store::new(&engine.engine, state);
@@ -58,11 +53,12 @@ impl Call {
             usize::try_from(limits.output_bytes).unwrap_or(usize::MAX).saturating_add(LIFT_OVERHEAD_BYTES),
         );
         store.set_epoch_deadline(1);
+        let turn = engine.places.turn();
         store.epoch_deadline_callback(move |_| {
             Ok(if env::has_passed(deadline) {
                 UpdateDeadline::Interrupt
             } else {
-                UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
+                UpdateDeadline::YieldCustom(1, Box::pin(turn.clone().next(deadline)))
             })
         });
         let instantiated = match store.set_fuel(limits.fuel) {
@@ -70,7 +66,7 @@ impl Call {
             Err(error) => Some(Err(error)),
         };
         match instantiated {
-            Some(Ok(connector)) => Ok(Self { store, connector, _running: running, _permit: permit }),
+            Some(Ok(connector)) => Ok(Self { store, connector, _running: running, _permits: [own, shared] }),
             Some(Err(error)) => Err(classify(&error, store.data(), limits)),
             None => Err(deadline_failure(limits, "")),
         }
@@ -100,6 +96,19 @@ impl Call {
             Some(Err(error)) => Err(classify(&error, self.store.data(), limits)),
             None => Err(deadline_failure(limits, "")),
         }
+    }
+}
+
+/// Waits for a permit; `late` says why there was none.
+async fn permit(
+    permits: &Arc<Semaphore>,
+    deadline: Instant,
+    late: &'static str,
+) -> Result<OwnedSemaphorePermit, Failure> {
+    match tokio::time::timeout_at(deadline, Arc::clone(permits).acquire_owned()).await {
+        Ok(Ok(permit)) => Ok(permit),
+        Ok(Err(_)) => Err(Failure::new(FailureClass::NotRun, "the host is stopping")),
+        Err(_) => Err(Failure::new(FailureClass::NotRun, late)),
     }
 }
 

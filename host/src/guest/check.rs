@@ -15,7 +15,7 @@ pub(super) const COMPONENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The contract that this host serves.
 pub(super) const CONTRACT_NAME: &str = "forebay:connector@0.1.0";
-const CONTRACT_TEXT: &str = include_str!("../../../wit/forebay-connector.wit");
+pub(super) const CONTRACT_TEXT: &str = include_str!("../../../wit/forebay-connector.wit");
 const CONTRACT_WORLD: &str = "connector";
 
 /// Imports that need no declaration: they tell the guest nothing.
@@ -59,7 +59,10 @@ fn read(component: &[u8]) -> Result<(Resolve, WorldId), LoadError> {
     if let Err(error) = Validator::new().validate_all(component) {
         let (message, offset) = (error.message(), error.offset());
         return refuse(if message.starts_with("unexpected end") {
-            format!("the component is truncated: it ends at byte {} in the middle of a section", component.len())
+            format!(
+                "the component is truncated: it ends at byte {} in the middle of a section. Copy it again, or build it again",
+                component.len()
+            )
         } else {
             format!("the component is not valid: {message} (at byte {offset})")
         });
@@ -168,7 +171,7 @@ fn check_exports(offered: &Contract, resolve: &Resolve, world: &World) -> Result
                 world.exports.keys().map(|key| format!("`{}`", resolve.name_world_key(key))).collect();
             let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
             return refuse(format!(
-                "does not export `{wanted}`, which makes a connector; it exports {found}. In Rust: `forebay_sdk::export!(..)`"
+                "does not export `{wanted}`, which makes a connector; it exports {found}. In Rust: `forebay_sdk::export!(..)`; in JavaScript: `export const flow = connector({{ .. }})`"
             ));
         };
         fits(&exported.package.interface_id(exported.name), &own, &exported, "exports")?;

@@ -24,6 +24,11 @@ pub(super) const MEMORIES_PER_CALL: u32 = 2;
 pub(super) const TABLES_PER_CALL: u32 = 4;
 /// Entries of one table: one for each function that is called by reference.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 20_000;
+/// What an instance's place keeps of memory and tables for the next instance: it is written back to what it was at first, and
+/// only where it was written to if the kernel can tell. Giving it back to the system instead makes every core forget its
+/// addresses, after each call.
+const MEMORY_KEPT_BYTES: usize = 1024 * 1024;
+const TABLE_KEPT_BYTES: usize = 64 * 1024;
 /// The host's own record of an instance.
 const INSTANCE_BYTES_MAX: usize = 1024 * 1024;
 
@@ -41,9 +46,27 @@ pub(super) fn start(options: &GuestOptions) -> Result<Engine, LoadError> {
     })
 }
 
-/// An engine without a pool: for checking a pack.
-pub(super) fn on_demand() -> Result<Engine, LoadError> {
-    Engine::new(&config()).map_err(|error| LoadError(format!("the WebAssembly engine does not start: {error:#}")))
+/// An engine with the same pool that neither meters nor interrupts, for comparison.
+pub(super) fn bare(options: &GuestOptions) -> Result<Engine, LoadError> {
+    let mut config = config();
+    config.consume_fuel(false).epoch_interruption(false);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)?));
+    Engine::new(&config).map_err(does_not_start)
+}
+
+/// An engine without a pool that compiles on every core: for checking a pack, while nothing is served.
+pub(super) fn for_checking() -> Result<Engine, LoadError> {
+    let mut config = config();
+    config.parallel_compilation(true);
+    Engine::new(&config).map_err(does_not_start)
+}
+
+fn on_demand() -> Result<Engine, LoadError> {
+    Engine::new(&config()).map_err(does_not_start)
+}
+
+fn does_not_start(error: wasmtime::Error) -> LoadError {
+    LoadError(format!("the WebAssembly engine does not start: {error:#}"))
 }
 
 fn config() -> Config {
@@ -84,6 +107,8 @@ fn pool(options: &GuestOptions) -> Result<PoolingAllocationConfig, LoadError> {
         .max_core_instance_size(INSTANCE_BYTES_MAX)
         .table_elements(TABLE_ELEMENTS_MAX)
         .max_memory_size(memory_bytes)
-        .pagemap_scan(Enabled::No);
+        .linear_memory_keep_resident(MEMORY_KEPT_BYTES)
+        .table_keep_resident(TABLE_KEPT_BYTES)
+        .pagemap_scan(Enabled::Auto);
     Ok(pool)
 }

@@ -24,9 +24,11 @@ pub(super) fn classify(error: &wasmtime::Error, state: &CallState, limits: &Gues
             Failure::new(FailureClass::OutOfFuel, text)
         }
         Some(trap) => match (state.memory.refused(), &state.panic) {
-            (Some(refusal), panic) => {
-                let text = refused(refusal, limits, panic.as_deref(), &stack(error));
-                Failure::new(FailureClass::Memory, text)
+            (Some(refusal), Some(panic)) => {
+                Failure::new(FailureClass::Memory, format!("{}: {panic}", refused(refusal, limits)))
+            }
+            (Some(refusal), None) => {
+                Failure::new(FailureClass::Memory, format!("{}{}", refused(refusal, limits), stack(error)))
             }
             (None, Some(panic)) => Failure::new(FailureClass::Panic, panic.as_str()),
             (None, None) => Failure::new(FailureClass::Trap, format!("{}{}", trapped(*trap), stack(error))),
@@ -49,18 +51,15 @@ pub(super) fn deadline(limits: &GuestLimits, stack: &str) -> Failure {
     Failure::new(FailureClass::Deadline, text)
 }
 
-fn refused(refusal: Refusal, limits: &GuestLimits, panic: Option<&str>, stack: &str) -> String {
-    let asked = match refusal {
+/// What was asked for in vain.
+pub(super) fn refused(refusal: Refusal, limits: &GuestLimits) -> String {
+    match refusal {
         Refusal::Memory { wanted } => {
             format!("asked for {wanted} bytes of memory in all; `limits.memory_mib` allows {}", limits.memory_bytes)
         }
         Refusal::Table { wanted } => {
             format!("asked for a table of {wanted} entries, which is more than the host allows")
         }
-    };
-    match panic {
-        Some(message) => format!("{asked}: {message}"),
-        None => format!("{asked}{stack}"),
     }
 }
 

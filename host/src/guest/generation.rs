@@ -1,27 +1,30 @@
 //! The engine with everything that calls share, and a generation that is ready to be called.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Engine, Store};
+use wasmtime::{Engine, Store, Trap};
 
 use super::bindings::forebay::connector::types as wire;
 use super::bindings::{Connector, ConnectorPre};
 use super::cache::ArtifactCache;
 use super::call::{Call, within};
+use super::failure::refused;
 use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
 use super::reads::readings_for_guest;
 use super::rehearsal::Meter;
 use super::ticker::Ticker;
-use super::{FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
+use super::turns::Places;
+use super::{Ceilings, FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
 use crate::model::event::Event;
 use crate::model::failure::Failure;
-use crate::model::pack::{GenerationNumber, Manifest};
+use crate::model::pack::{GenerationNumber, GuestLimits, Manifest};
 use crate::model::reading::Reading;
 
 /// What an instance may compute before its first call: about a second.
@@ -38,9 +41,12 @@ pub(super) struct SharedEngine {
     pub(super) engine: Engine,
     pub(super) permits: Arc<Semaphore>,
     pub(super) ticker: Ticker,
+    pub(super) places: Places,
     compilations: Arc<Semaphore>,
+    compilation_time_max: Duration,
     cache: ArtifactCache,
     memory_bytes_max: u64,
+    ceilings: Ceilings,
     instances_max: usize,
     /// Generations that hold compiled code in memory.
     loaded: AtomicUsize,
@@ -62,9 +68,12 @@ impl GuestHost {
         let shared = SharedEngine {
             permits: Arc::new(Semaphore::new(options.instances_max as usize)),
             ticker: Ticker::start(&engine)?,
+            places: Places::new(options.long_calls_max),
             compilations: Arc::new(Semaphore::new(options.compilations_max)),
+            compilation_time_max: options.compilation_time_max,
             cache: ArtifactCache::open(&options.cache, &engine, env)?,
             memory_bytes_max: options.memory_bytes_max,
+            ceilings: options.ceilings,
             instances_max: options.instances_max as usize,
             loaded: AtomicUsize::new(0),
             engine,
@@ -87,26 +96,64 @@ impl GuestHost {
         manifest: Arc<Manifest>,
         component: Bytes,
     ) -> Result<Arc<LoadedGeneration>, LoadError> {
-        let (wanted, allowed) = (manifest.limits.memory_bytes, self.shared.memory_bytes_max);
-        if wanted > allowed {
-            return Err(LoadError(format!(
-                "pack `{}` asks for {wanted} bytes of memory, and this host allows {allowed}: lower `limits.memory_mib`, or \
-                 raise the host's bound",
-                manifest.name
-            )));
-        }
+        self.shared.within_ceilings(&manifest)?;
         let stopping = |_| LoadError("the host is stopping".to_owned());
         let permit = Arc::clone(&self.shared.compilations).acquire_owned().await.map_err(stopping)?;
         let shared = Arc::clone(&self.shared);
+        // Told by who waits: what comes too late is neither kept nor served.
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::clone(&abandoned);
         let loading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             check::check(&component, &manifest.imports)?;
-            let compiled = shared.cache.get_or_compile(&shared.engine, &component)?;
+            let compiled = shared.cache.get_or_compile(&shared.engine, &component, &given_up)?;
             let pre = link_and_try(&shared.engine, &manifest, &compiled)?;
             shared.loaded.fetch_add(1, Ordering::Relaxed);
-            Ok(Arc::new(LoadedGeneration { manifest, number, pre, engine: shared }))
+            let calls = Arc::new(Semaphore::new(manifest.limits.concurrency as usize));
+            Ok(Arc::new(LoadedGeneration { manifest, number, pre, calls, engine: shared }))
         });
-        loading.await.unwrap_or_else(|error| Err(LoadError(format!("compiling the component failed: {error}"))))
+        match tokio::time::timeout(self.shared.compilation_time_max, loading).await {
+            Ok(loaded) => {
+                loaded.unwrap_or_else(|error| Err(LoadError(format!("compiling the component failed: {error}"))))
+            }
+            // A compilation cannot be interrupted. It keeps its place until it ends, so that others like it cannot take more.
+            Err(_) => {
+                abandoned.store(true, Ordering::Relaxed);
+                Err(LoadError(format!(
+                    "the component was not compiled within {} s: make it smaller, or raise `guest.compilation_max_seconds`",
+                    self.shared.compilation_time_max.as_secs()
+                )))
+            }
+        }
+    }
+
+    /// Components that were compiled, and not taken from the cache, since the engine was started.
+    pub fn compiled(&self) -> u64 {
+        self.shared.cache.compiled()
+    }
+}
+
+impl SharedEngine {
+    /// Whether the manifest asks for no more than this host gives.
+    fn within_ceilings(&self, manifest: &Manifest) -> Result<(), LoadError> {
+        let GuestLimits { fuel, memory_bytes, output_bytes, messages, log_bytes, .. } = manifest.limits;
+        let Ceilings { fuel: fuel_max, output_bytes: output_max, messages: messages_max, log_bytes: log_max } =
+            self.ceilings;
+        let wishes = [
+            ("bytes of memory", memory_bytes, self.memory_bytes_max, "memory_mib", "memory_max_mib"),
+            ("units of fuel", fuel, fuel_max, "fuel", "fuel_max_millions"),
+            ("bytes of output", output_bytes, output_max, "output_kib", "output_max_kib"),
+            ("messages", messages.into(), messages_max.into(), "messages", "messages_max"),
+            ("bytes of log text", log_bytes, log_max, "log_kib", "log_max_kib"),
+        ];
+        match wishes.into_iter().find(|(_, wanted, allowed, ..)| wanted > allowed) {
+            None => Ok(()),
+            Some((what, wanted, allowed, limit, key)) => Err(LoadError(format!(
+                "pack `{}` asks for {wanted} {what}, and this host allows {allowed}: lower `limits.{limit}`, or raise the \
+                 host's `guest.{key}`",
+                manifest.name
+            ))),
+        }
     }
 }
 
@@ -121,28 +168,47 @@ pub(super) fn link_and_try(
     let linked = link(&mut linker, &manifest.imports)
         .and_then(|()| linker.instantiate_pre(component))
         .and_then(ConnectorPre::new);
-    let tried = linked.and_then(|pre| {
-        let mut store = Store::new(engine, CallState::for_trial(manifest));
-        store.limiter(|state| &mut state.memory);
-        store.set_fuel(manifest.limits.fuel.min(TRIAL_FUEL_MAX))?;
-        // Fuel bounds it; nobody else waits for this thread.
-        store.set_epoch_deadline(u64::MAX / 2);
-        let instance = pre.instance_pre().instantiate(&mut store)?;
-        Connector::new(&mut store, &instance)?;
-        Ok(pre)
-    });
-    tried.map_err(|error| {
-        LoadError(format!(
-            "the component does not fit {}: {error:#}. Build it against the contract that this host serves",
-            check::CONTRACT_NAME
-        ))
-    })
+    let pre = linked.map_err(|error| unfit(&error))?;
+    let mut store = Store::new(engine, CallState::for_trial(manifest));
+    store.limiter(|state| &mut state.memory);
+    store.set_fuel(manifest.limits.fuel.min(TRIAL_FUEL_MAX)).map_err(|error| unfit(&error))?;
+    // Fuel bounds it; nobody else waits for this thread.
+    store.set_epoch_deadline(u64::MAX / 2);
+    let instance = pre
+        .instance_pre()
+        .instantiate(&mut store)
+        .map_err(|error| unstarted(&error, store.data(), &manifest.limits))?;
+    Connector::new(&mut store, &instance).map_err(|error| unfit(&error))?;
+    Ok(pre)
+}
+
+fn unfit(error: &wasmtime::Error) -> LoadError {
+    LoadError(format!(
+        "the component does not fit {}: {error:#}. Build it against the contract that this host serves",
+        check::CONTRACT_NAME
+    ))
+}
+
+/// Why no instance can be made.
+fn unstarted(error: &wasmtime::Error, state: &CallState, limits: &GuestLimits) -> LoadError {
+    let reason = match (state.memory.refused(), error.downcast_ref::<Trap>()) {
+        (Some(refusal), _) => refused(refusal, limits),
+        (None, Some(Trap::OutOfFuel)) => {
+            "what it does at its start takes more fuel than a call has. Do less at the start, or raise `limits.fuel`"
+                .to_owned()
+        }
+        (None, Some(trap)) => format!("it ends at its start: {trap}"),
+        (None, None) => return unfit(error),
+    };
+    LoadError(format!("the component cannot be instantiated: {reason}"))
 }
 
 /// A generation that is ready to be called.
 pub struct LoadedGeneration {
     pub(super) pre: ConnectorPre<CallState>,
     pub(super) engine: Arc<SharedEngine>,
+    /// Permits of its calls.
+    pub(super) calls: Arc<Semaphore>,
     manifest: Arc<Manifest>,
     number: GenerationNumber,
 }
@@ -228,7 +294,7 @@ impl std::fmt::Debug for LoadedGeneration {
     }
 }
 
-fn event_for_guest(event: &Event, attempt: u32) -> wire::Event {
+pub(super) fn event_for_guest(event: &Event, attempt: u32) -> wire::Event {
     wire::Event {
         id: event.id.to_string(),
         namespace: event.namespace.as_str().to_owned(),

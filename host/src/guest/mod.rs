@@ -7,6 +7,7 @@
 //! - The same event, state and generation give the same output.
 
 mod artifact;
+mod bare;
 mod bindings;
 mod build;
 mod cache;
@@ -25,13 +26,15 @@ mod rehearsal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticker;
+mod turns;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use self::build::{BuiltPack, PackBuild, PackReport, build_pack, check_pack};
+pub use self::bare::Bare;
+pub use self::build::{BuiltPack, PackBuild, PackReport, Trial, build_pack, check_pack_file};
 pub use self::check::Surface;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
@@ -51,10 +54,36 @@ pub struct GuestOptions {
     pub cache: PathBuf,
     /// Instances that may live at once; further calls wait.
     pub instances_max: u32,
+    /// Calls that may compute at once once they have computed for a tick: fewer than threads run guests.
+    pub long_calls_max: usize,
     /// The most memory that any manifest may ask for, in bytes.
     pub memory_bytes_max: u64,
+    /// The most of everything else that any manifest may ask for.
+    pub ceilings: Ceilings,
     /// Compilations that may run at once.
     pub compilations_max: usize,
+    /// How long one compilation may take; a pack that takes longer is refused.
+    pub compilation_time_max: Duration,
+}
+
+/// The most that any manifest's limits may be. Memory is apart, because the pool of instances is made for it; deadlines are
+/// capped where flows are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ceilings {
+    /// `limits.fuel`.
+    pub fuel: u64,
+    /// `limits.output_kib`, in bytes.
+    pub output_bytes: u64,
+    /// `limits.messages`.
+    pub messages: u32,
+    /// `limits.log_kib`, in bytes.
+    pub log_bytes: u64,
+}
+
+impl Ceilings {
+    /// Whatever a manifest may say at all.
+    pub const NONE: Ceilings =
+        Ceilings { fuel: u64::MAX, output_bytes: u64::MAX, messages: u32::MAX, log_bytes: u64::MAX };
 }
 
 /// Why a pack cannot be loaded: a text that names the interface and the versions, or what else is wrong, and the remedy.

@@ -94,7 +94,7 @@ impl PackFile {
 fn recognize(bytes: &[u8]) -> Result<(), LoadError> {
     let found = match bytes {
         [] => "is empty",
-        _ if bytes.len() > PACK_BYTES_MAX => "is larger than any pack",
+        _ if bytes.len() > PACK_BYTES_MAX => return Err(too_large(bytes.len() as u64)),
         _ if bytes.starts_with(&ZSTD_MAGIC) => return Ok(()),
         _ if bytes.starts_with(b"PK\x03\x04") => "is a zip file",
         _ if bytes.starts_with(&[0x1f, 0x8b]) => "is a gzip file",
@@ -107,13 +107,21 @@ fn recognize(bytes: &[u8]) -> Result<(), LoadError> {
     )))
 }
 
+/// What is said of a file of so many bytes, which need not have been read.
+pub(super) fn too_large(bytes: u64) -> LoadError {
+    LoadError(format!(
+        "this is no pack file: it has {bytes} bytes, and a pack has at most {PACK_BYTES_MAX}. Data belongs into the host's \
+         store or behind a reader, not into the component"
+    ))
+}
+
 fn unpacker(bytes: &[u8]) -> Result<tar::Archive<impl Read>, LoadError> {
     let decoder = zstd::stream::read::Decoder::with_buffer(bytes).map_err(damaged)?;
     Ok(tar::Archive::new(decoder.take(UNPACKED_BYTES_MAX as u64)))
 }
 
 fn damaged(error: io::Error) -> LoadError {
-    LoadError(format!("the pack file is damaged: {error}"))
+    LoadError(format!("the pack file is damaged: {error}. Copy it again, or build it again with `forebay pack build`"))
 }
 
 fn shown(name: &str) -> String {

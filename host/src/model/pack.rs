@@ -134,6 +134,8 @@ pub struct GuestLimits {
     pub messages: u32,
     /// Log text of one call, in bytes; what goes over is cut and counted.
     pub log_bytes: u64,
+    /// Calls of one generation at once, on one host; further ones wait.
+    pub concurrency: u32,
 }
 
 impl GuestLimits {
@@ -145,6 +147,7 @@ impl GuestLimits {
         output_bytes: 4 * 1024 * 1024,
         messages: 256,
         log_bytes: 64 * 1024,
+        concurrency: 1_024,
     };
 }
 

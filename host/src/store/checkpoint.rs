@@ -23,14 +23,14 @@ const CHECKPOINT_BYTES: usize = 8 * 1024 * 1024;
 /// What a row costs beside bodies, by estimate: its share of the pages of tables and indexes.
 const ROW_BYTES: usize = 8 * 1024;
 
-/// The log is begun anew once it has so many frames (of about 4 KiB)...
-const RESTART_FRAMES_MIN: i64 = 4_096;
+/// The log is begun anew once it has so many frames (of about 8 KiB)...
+const RESTART_FRAMES_MIN: i64 = 2_048;
 
 /// ...and at most so many of them are left to copy...
-const RESTART_REST_MAX: i64 = 1_024;
+const RESTART_REST_MAX: i64 = 512;
 
 /// ...or, whatever it costs the next commit, once it has so many: the log is bounded.
-const LOG_FRAMES_MAX: i64 = 131_072;
+const LOG_FRAMES_MAX: i64 = 65_536;
 
 /// The writer's hold of the checkpoint task.
 pub(super) struct Checkpointer {

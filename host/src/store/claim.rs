@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::connection::Row;
 use super::link;
 use super::statement::Statement;
-use super::stored::{values, work_state_code};
+use super::stored::{Values, values, work_state_code};
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::event::Event;
@@ -87,6 +87,15 @@ impl Store {
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
+    /// Loads those of these Events whose bodies have at most so many bytes, in no particular order. Reads no other body.
+    pub async fn load_small_events(&self, ids: &[EventId], body_bytes_max: u32) -> Result<Vec<Event>, StoreError> {
+        let mut reader = self.reader().await?;
+        let bind = |values: &mut Values, id: EventId| {
+            values.id(id.as_bytes()).push(body_bytes_max);
+        };
+        Ok(SMALL_EVENTS.fetch(&mut reader.connection(), ids.to_vec(), bind, event).await?)
+    }
+
     /// How many bytes the bodies of Events have; what is not there has no entry. Reads no body.
     pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
         let mut reader = self.reader().await?;
@@ -127,12 +136,33 @@ impl Store {
     }
 }
 
+/// The columns of an Event, in the order in which [`event`] reads them.
+macro_rules! event_columns {
+    () => {
+        "event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
+         event.delivery_key, event.payload_digest, receipt.content_type, receipt.headers, event.body, receipt.received_at"
+    };
+}
+
 pub(super) static EVENTS: Statement = Statement::select(
     "(id)",
     1,
-    "SELECT event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
-     event.delivery_key, event.payload_digest, receipt.content_type, receipt.headers, event.body, receipt.received_at \
-     FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
+    concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt"
+    ),
+);
+
+static SMALL_EVENTS: Statement = Statement::select(
+    "(id, bytes_max)",
+    2,
+    concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM wanted CROSS JOIN event ON event.id = wanted.id AND length(event.body) <= wanted.bytes_max \
+         CROSS JOIN receipt ON receipt.ordinal = event.receipt"
+    ),
 );
 
 /// SQLite knows a blob's length from the head of its row, wherever the blob itself is.

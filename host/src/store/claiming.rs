@@ -24,7 +24,7 @@ use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
 /// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
-const DUE_SQLITE: &str = "\
+pub(super) const DUE_SQLITE: &str = "\
     UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND queue_class = ? \
     AND turn <= ? ORDER BY turn, id LIMIT ? + 0)";
@@ -58,13 +58,13 @@ macro_rules! class_ranges {
 
 /// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements that
 /// a claim pays for.
-static CLAIMABLE: Text =
+pub(super) static CLAIMABLE: Text =
     Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
 
 /// Rows whose lease may have run out, rows whose delay may be over, and those that are ready.
 const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkState::Ready];
 
-static TAKE: Statement = Statement::update(
+pub(super) static TAKE: Statement = Statement::update(
     "work_item",
     "state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1",
     "taken",
@@ -75,7 +75,7 @@ static TAKE: Statement = Statement::update(
      AND work_item.queue_class = taken.column10",
 );
 
-static TAKEN: Statement = Statement::select(
+pub(super) static TAKEN: Statement = Statement::select(
     "(ordinal, lease_token)",
     2,
     "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \

@@ -45,7 +45,8 @@ pub struct NewEvent {
     pub id: EventId,
     /// The WorkItem's identity, if the Event is new.
     pub work_item_id: WorkItemId,
-    /// What names the delivery; unique in namespace and route.
+    /// What names the delivery; unique in namespace and route. It ends in no space, nor does `source_key`: some databases compare
+    /// texts without them.
     pub delivery_key: String,
     /// The source whose lane it stands in, if its route orders by source, or by delivery and source.
     pub source_key: Option<String>,

@@ -26,7 +26,7 @@ use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
 
-static LOAD: Statement = Statement::lock(
+pub(super) static LOAD: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
@@ -36,7 +36,7 @@ static LOAD: Statement = Statement::lock(
     Lock::Update,
 );
 
-static END: Statement = Statement::update(
+pub(super) static END: Statement = Statement::update(
     "work_item",
     "state = ended.column4, turn = ended.column5, source_lane_id = ended.column6, delivery_lane_id = ended.column15, \
      run_after = ended.column7, \
@@ -49,7 +49,7 @@ static END: Statement = Statement::update(
      AND work_item.epoch = ended.column3",
 );
 
-static RENEW: Statement = Statement::update(
+pub(super) static RENEW: Statement = Statement::update(
     "work_item",
     "turn = renewed.column4",
     "renewed",
@@ -58,7 +58,7 @@ static RENEW: Statement = Statement::update(
      AND work_item.epoch = renewed.column3",
 );
 
-static HELD: Statement = Statement::select(
+pub(super) static HELD: Statement = Statement::select(
     "(id, lease_token, epoch)",
     3,
     "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \

@@ -116,11 +116,13 @@ macro_rules! successors {
     };
 }
 
-static IN_DELIVERY_LANES: Statement = Statement::lock("(lane_id)", 1, successors!("waiting_delivery"), Lock::Update);
+pub(super) static IN_DELIVERY_LANES: Statement =
+    Statement::lock("(lane_id)", 1, successors!("waiting_delivery"), Lock::Update);
 
-static IN_SOURCE_LANES: Statement = Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
+pub(super) static IN_SOURCE_LANES: Statement =
+    Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
 
-static SET_BLOCKERS: Statement = Statement::update(
+pub(super) static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
     "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal",
     "waiting",
@@ -128,7 +130,8 @@ static SET_BLOCKERS: Statement = Statement::update(
     "work_item.ordinal = waiting.column1 AND work_item.state = 0",
 );
 
-static SET_HEAD: Statement = Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
+pub(super) static SET_HEAD: Statement =
+    Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
 
 impl Lanes {
     /// Asks for these lanes ahead, where nobody else can change them meanwhile.

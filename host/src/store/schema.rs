@@ -34,6 +34,9 @@ const WRITER_BUSY_MAX: Duration = Duration::from_secs(1);
 /// How long a reader waits: WAL readers wait for next to nothing.
 const READER_BUSY_MAX: Duration = Duration::from_secs(1);
 
+/// Of a database that is made: a body of some kilobytes has a page of its own, where one half as large needs a chain of them.
+const PAGE_BYTES: u32 = 8 * 1024;
+
 /// Prepared statements kept a connection: more than there are texts.
 const STATEMENTS_MAX: usize = 512;
 
@@ -143,15 +146,19 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .statement_cache_capacity(STATEMENTS_MAX)
         .row_buffer_size(ROW_BUFFER)
         .pragma("temp_store", "MEMORY")
+        // Else SQLite may think it clever to walk through a whole table once and to look each of its rows up in the short list that a
+        // statement brings, by an index that it makes for that.
+        .pragma("automatic_index", "OFF")
         .disable_statement_logging()
 }
 
 /// The connection that writes. With `synchronous=FULL` a commit is durable when it is made: migrations need it, and the
 /// writer's connection has it until `durability` looks after that. The log is folded into the database by `checkpoint`,
 /// never by a commit.
-fn writer_options(path: &Path) -> SqliteConnectOptions {
+pub(super) fn writer_options(path: &Path) -> SqliteConnectOptions {
     options(path)
         .thread_name(|_| "store-writer".to_owned())
+        .page_size(PAGE_BYTES)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(WRITER_BUSY_MAX)

@@ -65,7 +65,7 @@ pub(super) struct Unit<'c> {
     messages: BTreeMap<MessageState, i64>,
 }
 
-static COUNT_WORK_ITEMS: Statement = Statement::insert(
+pub(super) static COUNT_WORK_ITEMS: Statement = Statement::insert(
     "work_item_counter (pack, work_type, generation, state, stripe, count)",
     6,
     Conflict::Add("pack, work_type, generation, state, stripe", "count"),

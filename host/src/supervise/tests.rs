@@ -5,6 +5,7 @@ mod rollout;
 mod verify;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -12,7 +13,7 @@ use tokio::runtime::Handle;
 use super::{SuperviseError, SuperviseOptions, SuperviseParts, Supervisor};
 use crate::execute::testing::{Harness, manifest};
 use crate::execute::{NoopFlow, Unconnected};
-use crate::guest::{GuestHost, GuestOptions, PackFile};
+use crate::guest::{Ceilings, GuestHost, GuestOptions, PackFile};
 use crate::intake::RouteTable;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
 use crate::model::work_item::WorkState;
@@ -26,8 +27,11 @@ fn parts(harness: &Harness) -> SuperviseParts {
     let guests = GuestOptions {
         cache: harness.directory().join("cache"),
         instances_max: 4,
+        long_calls_max: 1,
         memory_bytes_max: 64 * 1024 * 1024,
+        ceilings: Ceilings::NONE,
         compilations_max: 1,
+        compilation_time_max: Duration::from_secs(120),
     };
     SuperviseParts {
         store: harness.store.clone(),

@@ -144,11 +144,10 @@ impl Signals {
         counter!(RESTORES, "shard" => self.shard.clone(), "from" => from.as_str()).increment(1);
     }
 
-    /// A checkpoint was made, of `bytes`; so many of them had to be uploaded.
-    pub(super) fn checkpoint_made(&self, bytes: u64, uploaded_bytes: u64) {
+    /// A checkpoint was made; so much had to be uploaded for it.
+    pub(super) fn checkpoint_made(&self, uploaded_bytes: u64) {
         counter!(CHECKPOINTS, "shard" => self.shard.clone(), "result" => "made").increment(1);
         counter!(CHECKPOINT_UPLOADED).increment(uploaded_bytes);
-        self.checkpoint_bytes.set(bytes as f64);
     }
 
     /// A checkpoint could not be made.
@@ -156,9 +155,10 @@ impl Signals {
         counter!(CHECKPOINTS, "shard" => self.shard.clone(), "result" => "failed").increment(1);
     }
 
-    /// How old the newest checkpoint is, if there is one.
-    pub(super) fn checkpoint_age(&self, age: Option<Duration>) {
-        self.checkpoint_age.set(age.map_or(-1.0, |age| age.as_secs_f64()));
+    /// The age and the size of the newest checkpoint, if there is one.
+    pub(super) fn newest_checkpoint(&self, newest: Option<(Duration, u64)>) {
+        self.checkpoint_age.set(newest.map_or(-1.0, |(age, _)| age.as_secs_f64()));
+        self.checkpoint_bytes.set(newest.map_or(0.0, |(_, bytes)| bytes as f64));
     }
 
     /// A checkpoint was not used.

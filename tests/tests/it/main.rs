@@ -4,6 +4,8 @@ mod batches;
 mod cli;
 mod cluster;
 mod crash;
+mod dev;
+mod examples;
 mod full_disk;
 mod https;
 mod newcomer;

@@ -51,9 +51,31 @@ async fn a_new_project_passes_its_test_and_serves_its_first_event() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_project_in_javascript_passes_its_test() -> anyhow::Result<()> {
+    if paths::built_pack("js-hello").is_none() {
+        eprintln!("*** SKIPPED: the example pack in JavaScript was not built; make guests builds it where Node.js is");
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let made = forebay(folder.path(), &["pack", "new", "orders", "--lang", "js"]);
+    assert!(made.status.success(), "{made:?}");
+    let tested = forebay(folder.path(), &["pack", "test", "orders", "--json"]);
+    assert!(tested.status.success(), "{tested:?}");
+    // What is no JavaScript is refused with the place where it stops being that.
+    std::fs::write(
+        folder.path().join("orders/src/pack.js"),
+        "export const flow = {\n  prepare(event) { return ; }\n  }}\n",
+    )?;
+    let refused = forebay(folder.path(), &["pack", "build", "orders"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("pack.js:3"), "{said}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_example_packs_do_what_their_fixtures_say() -> anyhow::Result<()> {
     let world = World::prepare(&[], "").await?;
-    for example in ["github", "hello", "hubspot"] {
+    for example in ["github", "hello", "hubspot", "relay", "shopify", "stripe"] {
         let source = paths::root().join("guest-examples").join(example);
         let source = source.to_str().expect("it is UTF-8");
         let tested = forebay(world.site.path(), &["pack", "test", source, "--output", "tested.fpk"]);

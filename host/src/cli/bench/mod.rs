@@ -1,6 +1,6 @@
 //! `forebay bench`: measures a host from outside, and says on what. Nothing here asserts a time.
 //!
-//! But for `drr`, `drain` and `claim`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
+//! But for `drr`, `drain`, `claim` and `guest`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
 //! it, and their cost is part of every figure.
 
 mod baseline;
@@ -8,6 +8,7 @@ mod claim;
 mod drain;
 mod drr;
 mod flow;
+mod guest;
 mod intake;
 mod load;
 mod queue;
@@ -37,6 +38,8 @@ enum What {
     Drain(drain::Arguments),
     /// Claim, finish, renewal and promotion beside a large backlog, in four shapes
     Claim(claim::Arguments),
+    /// Guests alone: what a flow costs, a start from the cache, and what neighbours feel of a guest that never ends
+    Guest(guest::Arguments),
     /// What one decision of the fair sharing between lanes costs
     Drr(drr::Arguments),
     /// The bare loop that `intake --baseline` measures
@@ -77,6 +80,7 @@ pub async fn run(arguments: BenchArguments, env: &Env) -> anyhow::Result<()> {
         What::Flow(arguments) => flow::run(arguments, env).await,
         What::Drain(arguments) => drain::run(arguments, env).await,
         What::Claim(arguments) => claim::run(arguments, env).await,
+        What::Guest(arguments) => guest::run(arguments, env).await,
         What::Drr(arguments) => drr::run(&arguments, env),
         What::ServeBaseline { data } => baseline::serve(&data, super::rig::site::GITHUB_SECRET.as_bytes()).await,
     }

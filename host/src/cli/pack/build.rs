@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cli::exit::Failure;
 use crate::cli::output::{fields, print};
-use crate::guest::{PackBuild, PackReport, build_pack, check_pack};
+use crate::guest::{PackBuild, PackReport, Trial, build_pack, check_pack_file};
 use crate::model::pack::Reader;
 
 #[derive(Debug, Args)]
@@ -58,6 +58,7 @@ pub(super) fn build(arguments: &BuildArguments) -> Result<(), Failure> {
         folder: &arguments.folder,
         output: arguments.output.as_deref(),
         target_directory: arguments.target_directory.as_deref(),
+        trial: Trial::OfTheBuild,
     };
     let built =
         build_pack(wanted, &mut |line| eprintln!("{line}")).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -66,8 +67,7 @@ pub(super) fn build(arguments: &BuildArguments) -> Result<(), Failure> {
 
 pub(super) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     let named = |reason: String| Failure::Failed(format!("{}: {reason}", arguments.file.display()));
-    let bytes = std::fs::read(&arguments.file).map_err(|error| named(error.to_string()))?;
-    let report = check_pack(&bytes).map_err(|error| named(error.to_string()))?;
+    let report = check_pack_file(&arguments.file).map_err(|error| named(error.to_string()))?;
     show(Report::of(&report, arguments.file.display().to_string()), arguments.json)
 }
 

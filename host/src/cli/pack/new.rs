@@ -1,7 +1,7 @@
 //! `forebay pack new`: a project that builds and passes its test at once.
 //!
-//! The connector is the example `hello` under another name. The SDK and the contract are published nowhere, so they are
-//! written along, as this binary was built with them: a project fits the host that made it.
+//! The connector is the example `hello` (or `js-hello`) under another name. The SDK and the contract are published nowhere, so
+//! they are written along, as this binary was built with them: a project fits the host that made it.
 
 use std::fs;
 use std::io;
@@ -18,11 +18,13 @@ pub(super) const HELP: &str = "\
 The folder holds the connector, its manifest, two fixtures, and a copy of the SDK and of the contract that
 this host serves.
 
-Example:
-  forebay pack new orders && forebay pack test orders";
+Examples:
+  forebay pack new orders && forebay pack test orders
+  forebay pack new orders --lang js";
 
-/// What the example is called, wherever its name is to be replaced.
-const EXAMPLE_NAME: &str = "hello";
+/// What the examples are called, wherever their name is to be replaced.
+const RUST_EXAMPLE_NAME: &str = "hello";
+const JS_EXAMPLE_NAME: &str = "js-hello";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
@@ -43,8 +45,21 @@ pub(in crate::cli) struct Arguments {
 /// A language that packs are written in.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Language {
-    /// Rust, with `forebay-sdk`.
+    /// Rust, with forebay-sdk
     Rust,
+    /// JavaScript; building it needs Node.js and npm
+    #[value(alias = "javascript")]
+    Js,
+}
+
+impl Language {
+    /// The file that an author changes first.
+    fn source(self) -> &'static str {
+        match self {
+            Self::Rust => "src/lib.rs",
+            Self::Js => "src/pack.js",
+        }
+    }
 }
 
 /// What was made.
@@ -61,7 +76,19 @@ macro_rules! copied {
     };
 }
 
-/// Files that are the author's, with the example's name in them.
+/// A project in JavaScript; all of it is the author's but `forebay/connector.js`, which has no name in it.
+const JS: [(&str, &str); 8] = copied! {
+    "pack.toml" <- "guest-examples/js-hello/pack.toml"
+    "README.md" <- "guest-examples/js-hello/README.md"
+    "src/pack.js" <- "guest-examples/js-hello/src/pack.js"
+    "src/forebay/connector.js" <- "guest-examples/js-hello/src/forebay/connector.js"
+    "fixtures/greeting.request.json" <- "guest-examples/js-hello/fixtures/greeting.request.json"
+    "fixtures/other.request.json" <- "guest-examples/js-hello/fixtures/other.request.json"
+    "fixtures/greeting.expected.json" <- "guest-examples/js-hello/fixtures/greeting.expected.json"
+    "fixtures/other.expected.json" <- "guest-examples/js-hello/fixtures/other.expected.json"
+};
+
+/// A project in Rust: files that are the author's, with the example's name in them.
 const OWN: [(&str, &str); 7] = copied! {
     "pack.toml" <- "guest-examples/hello/pack.toml"
     "README.md" <- "guest-examples/hello/README.md"
@@ -93,9 +120,12 @@ const SDK_MANIFEST: &str = include_str!("../../../../sdk/Cargo.toml");
 const GITIGNORE: &str = "/target\n/target-guests\n*.fpk\n";
 
 pub(super) fn new(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { name, lang: Language::Rust, folder, json } = arguments;
+    let Arguments { name, lang, folder, json } = arguments;
     let folder = folder.clone().unwrap_or_else(|| PathBuf::from(name.as_str()));
-    let files = project(name);
+    let files = match lang {
+        Language::Rust => rust_project(name),
+        Language::Js => js_project(name),
+    };
     write(&folder, &files).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Failure::Conflict(format!("{} exists already: name another folder with --folder", folder.display()))
@@ -108,13 +138,19 @@ pub(super) fn new(arguments: &Arguments) -> Result<(), Failure> {
         let text = serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?;
         return Ok(print(&format!("{text}\n"))?);
     }
-    let folder = folder.display();
-    Ok(print(&format!("made {folder}: its code is in {folder}/src/lib.rs\nnext: forebay pack test {folder}\n"))?)
+    let (folder, source) = (folder.display(), lang.source());
+    Ok(print(&format!("made {folder}: its code is in {folder}/{source}\nnext: forebay pack test {folder}\n"))?)
 }
 
-/// Every file of a project, with its place in the folder.
-fn project(name: &PackName) -> Vec<(&'static str, String)> {
-    let own = OWN.iter().map(|(place, text)| (*place, text.replace(EXAMPLE_NAME, name.as_str())));
+/// Every file of a project in JavaScript, with its place in the folder.
+fn js_project(name: &PackName) -> Vec<(&'static str, String)> {
+    let own = JS.iter().map(|(place, text)| (*place, text.replace(JS_EXAMPLE_NAME, name.as_str())));
+    own.chain([(".gitignore", GITIGNORE.to_owned())]).collect()
+}
+
+/// Every file of a project in Rust, with its place in the folder.
+fn rust_project(name: &PackName) -> Vec<(&'static str, String)> {
+    let own = OWN.iter().map(|(place, text)| (*place, text.replace(RUST_EXAMPLE_NAME, name.as_str())));
     // What a greeting says is not the pack's name.
     let own = own.map(|(place, text)| (place, text.replace(&format!("{name}, "), "hello, ")));
     let given = GIVEN.iter().map(|(place, text)| (*place, (*text).to_owned()));
@@ -202,19 +238,25 @@ mod tests {
 
     #[test]
     fn the_example_gets_the_packs_name_and_says_hello_still() {
-        let files = project(&"7-orders".parse().unwrap());
-        let text = |wanted: &str| &files.iter().find(|(place, _)| *place == wanted).unwrap().1;
-        let manifest = crate::guest::parse_manifest(text("pack.toml")).unwrap();
-        assert_eq!((manifest.name.as_str(), manifest.routes[0].path.as_str()), ("7-orders", "7-orders"));
-        assert!(text("fixtures/greeting.request.json").contains("\"route\": \"7-orders\""));
-        assert!(text("fixtures/greeting.expected.json").contains("hello, world"));
-        assert!(text("src/lib.rs").contains("hello, {subject}"));
+        let name = "7-orders".parse().unwrap();
+        let projects = [
+            (rust_project(&name), "src/lib.rs", "hello, {subject}"),
+            (js_project(&name), "src/pack.js", "hello, ${subject}"),
+        ];
+        for (files, source, greeting) in projects {
+            let text = |wanted: &str| &files.iter().find(|(place, _)| *place == wanted).unwrap().1;
+            let manifest = crate::guest::parse_manifest(text("pack.toml")).unwrap();
+            assert_eq!((manifest.name.as_str(), manifest.routes[0].path.as_str()), ("7-orders", "7-orders"));
+            assert!(text("fixtures/greeting.request.json").contains("\"route\": \"7-orders\""));
+            assert!(text("fixtures/greeting.expected.json").contains("hello, world"));
+            assert!(text(source).contains(greeting), "{source}");
+        }
     }
 
     #[test]
     fn a_folder_that_is_there_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let error = write(folder.path(), &project(&"orders".parse().unwrap())).unwrap_err();
+        let error = write(folder.path(), &rust_project(&"orders".parse().unwrap())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

@@ -6,32 +6,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use http::StatusCode;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use http::{HeaderName, HeaderValue};
+use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::cli::fixture::RecordedAnswer;
 use crate::env::{self, Env};
 use crate::execute::{CallOutcome, Caller, Flow, ReaderCall, Unread, read_all};
 use crate::guest::{Begun, Halfway, LoadedGeneration, Outcome, ReadResponse};
 use crate::model::event::Event;
 use crate::model::failure::Failure;
 use crate::model::reading::Reading;
-
-/// What a provider answers to one call.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RecordedAnswer {
-    status: u16,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    body: Option<Box<RawValue>>,
-    body_text: Option<String>,
-}
 
 /// A request that the pack wrote.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,21 +78,6 @@ impl RecordedProvider {
 impl Caller for RecordedProvider {
     fn call<'a>(&'a self, call: ReaderCall<'a>, _: Instant) -> BoxFuture<'a, Result<ReadResponse, Unread>> {
         ready(self.answer(&call)).boxed()
-    }
-}
-
-impl RecordedAnswer {
-    fn response(self) -> anyhow::Result<ReadResponse> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in &self.headers {
-            headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
-        }
-        let body = match (self.body, self.body_text) {
-            (Some(json), None) => Bytes::from(json.get().to_owned()),
-            (None, text) => Bytes::from(text.unwrap_or_default()),
-            (Some(_), Some(_)) => anyhow::bail!("an answer has a `body` (JSON) or a `body_text`, not both"),
-        };
-        Ok(ReadResponse { status: StatusCode::from_u16(self.status)?, headers, body })
     }
 }
 

@@ -3,28 +3,25 @@
 //! A request becomes events by the rules that intake has (`intake::Sample`), and each event is run as a preview runs it: no
 //! effects, the first attempt, the same ids and times on every machine.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use bytes::Bytes;
+use anyhow::Context;
 use clap::Args;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
 
 use super::diff::diff;
-use super::rehearsal::{self, RecordedAnswer, RecordedCall, RecordedProvider};
+use super::rehearsal::{self, RecordedCall, RecordedProvider};
 use crate::admin::wire;
 use crate::cli::exit::Failure;
+use crate::cli::fixture::{self, EXPECTED_SUFFIX, Fixture};
 use crate::cli::output::{print, printable_lines};
 use crate::env::Env;
-use crate::guest::{GuestHost, GuestOptions, LoadedGeneration, PackBuild, PackFile, build_pack};
+use crate::guest::{Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackBuild, PackFile, Trial, build_pack};
 use crate::intake::Sample;
-use crate::model::pack::{GenerationNumber, Route};
+use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 
 pub(super) const HELP: &str = "\
@@ -48,14 +45,8 @@ Examples:
 
 Exit code 6 says that a fixture came out otherwise, or that nothing says what is expected of it.";
 
-/// The folder with the fixtures, next to the manifest.
-const FIXTURES: &str = "fixtures";
-const REQUEST_SUFFIX: &str = ".request.json";
-const EXPECTED_SUFFIX: &str = ".expected.json";
-/// Fixtures of one pack.
-const FIXTURES_MAX: usize = 1_000;
-/// One file of a fixture.
-const FIXTURE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Nobody else waits for the compilation.
+const COMPILATION_TIME_MAX: Duration = Duration::from_secs(600);
 /// When every fixture arrives: 2023-11-14T22:13:20Z.
 const RECEIVED_AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -76,19 +67,6 @@ pub(in crate::cli) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// `NAME.request.json`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    route: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    body: Option<Box<RawValue>>,
-    body_text: Option<String>,
-    #[serde(default)]
-    answers: BTreeMap<String, Vec<RecordedAnswer>>,
 }
 
 /// `NAME.expected.json`: a refusal, or what came of each event.
@@ -137,52 +115,41 @@ pub(super) async fn test(arguments: Arguments) -> Result<(), Failure> {
 }
 
 async fn report(arguments: &Arguments) -> anyhow::Result<Report> {
-    let names = names(&arguments.folder.join(FIXTURES))?;
-    let build =
-        PackBuild { folder: &arguments.folder, output: None, target_directory: arguments.target_directory.as_deref() };
+    let names = fixture::names(&arguments.folder.join(fixture::FOLDER))?;
+    let build = PackBuild {
+        folder: &arguments.folder,
+        output: arguments.output.as_deref(),
+        target_directory: arguments.target_directory.as_deref(),
+        trial: Trial::OfTheNext,
+    };
     let built = build_pack(build, &mut |line| eprintln!("{line}"))?;
     let pack = PackFile::parse(&fs::read(&built.file)?)?;
     let cache = tempfile::tempdir()?;
     let options = GuestOptions {
         cache: cache.path().to_owned(),
         instances_max: 1,
+        long_calls_max: 1,
         memory_bytes_max: pack.manifest.limits.memory_bytes,
+        ceilings: Ceilings::NONE,
         compilations_max: 1,
+        compilation_time_max: COMPILATION_TIME_MAX,
     };
     let guests = GuestHost::start(options, Env::system())?;
     let generation = guests.load(GenerationNumber(1), Arc::new(pack.manifest), pack.component).await?;
     let mut fixtures = Vec::with_capacity(names.len());
     for name in names {
-        let tested = run(&arguments.folder.join(FIXTURES), name, &generation, arguments.bless).await?;
+        let tested = run(&arguments.folder.join(fixture::FOLDER), name, &generation, arguments.bless).await?;
         fixtures.push(tested);
     }
     let pack = generation.manifest().name.to_string();
     Ok(Report { pack, file: built.file.display().to_string(), fixtures })
 }
 
-/// The names of the fixtures, sorted.
-fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
-    let entries = fs::read_dir(folder)
-        .with_context(|| format!("{}: a pack's fixtures are there, as NAME{REQUEST_SUFFIX}", folder.display()))?;
-    let mut names = Vec::new();
-    for entry in entries {
-        let file = entry?.file_name();
-        names.extend(file.to_str().and_then(|file| file.strip_suffix(REQUEST_SUFFIX)).map(str::to_owned));
-    }
-    match names.len() {
-        0 => bail!("{} has no fixture: make a NAME{REQUEST_SUFFIX}", folder.display()),
-        many if many > FIXTURES_MAX => bail!("{} has {many} fixtures: at most {FIXTURES_MAX}", folder.display()),
-        _ => names.sort(),
-    }
-    Ok(names)
-}
-
 async fn run(folder: &Path, name: String, generation: &Arc<LoadedGeneration>, bless: bool) -> anyhow::Result<Tested> {
-    let file = folder.join(format!("{name}{REQUEST_SUFFIX}"));
-    let in_file = || file.display().to_string();
-    let request = read(&file).and_then(|text| Ok(serde_json::from_str::<Request>(&text)?)).with_context(in_file)?;
-    let provider = RecordedProvider::new(request.answers.clone()).with_context(in_file)?;
-    let came = match sample(request, generation).with_context(in_file)?.events() {
+    let mut fixture = fixture::read(folder, &name, generation.manifest())?;
+    let answers = std::mem::take(&mut fixture.answers);
+    let provider = RecordedProvider::new(answers).with_context(|| format!("fixture {name}"))?;
+    let came = match sample(fixture, generation)?.events() {
         Err(refused) => Came { refused: Some(refused), reads: Vec::new(), events: Vec::new() },
         Ok(events) => {
             let (reads, outcomes) = rehearsal::rehearse(generation, &events, provider).await;
@@ -191,7 +158,7 @@ async fn run(folder: &Path, name: String, generation: &Arc<LoadedGeneration>, bl
     };
     let came = format!("{}\n", serde_json::to_string_pretty(&came)?);
     let expected_file = folder.join(format!("{name}{EXPECTED_SUFFIX}"));
-    let expected = if expected_file.exists() { read(&expected_file)? } else { String::new() };
+    let expected = if expected_file.exists() { fixture::read_text(&expected_file)? } else { String::new() };
     let diff = diff(&expected, &came);
     let verdict = match (diff.is_empty(), bless) {
         (true, _) => "same",
@@ -204,44 +171,15 @@ async fn run(folder: &Path, name: String, generation: &Arc<LoadedGeneration>, bl
     Ok(Tested { name, verdict, diff })
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
-    let bytes = fs::metadata(file).with_context(|| file.display().to_string())?.len();
-    if bytes > FIXTURE_BYTES_MAX {
-        bail!("{} has {bytes} bytes: at most {FIXTURE_BYTES_MAX}", file.display());
-    }
-    fs::read_to_string(file).with_context(|| file.display().to_string())
-}
-
 /// The request that a fixture describes.
-fn sample(request: Request, generation: &LoadedGeneration) -> anyhow::Result<Sample<'_>> {
-    let manifest = generation.manifest();
-    let route: &Route = match (&request.route, &manifest.routes[..]) {
-        (None, [only]) => only,
-        (None, _) => bail!("the pack has several routes: say which with `route`"),
-        (Some(name), routes) => routes
-            .iter()
-            .find(|route| route.path.as_str() == name)
-            .with_context(|| format!("pack.toml declares no route `{name}`"))?,
-    };
-    let mut headers = HeaderMap::new();
-    for (name, value) in &request.headers {
-        headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
-    }
-    let body = match (request.body, request.body_text) {
-        (Some(json), None) => {
-            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-            Bytes::from(json.get().to_owned())
-        }
-        (None, Some(text)) => Bytes::from(text),
-        _ => bail!("say what is sent with `body` (JSON) or with `body_text`, one of them"),
-    };
+fn sample<'g>(fixture: Fixture<'g>, generation: &LoadedGeneration) -> anyhow::Result<Sample<'g>> {
     Ok(Sample {
         namespace: "test".parse()?,
-        pack: manifest.name.clone(),
+        pack: generation.manifest().name.clone(),
         generation: generation.number(),
-        route,
-        headers,
-        body,
+        route: fixture.route,
+        headers: fixture.headers,
+        body: fixture.body,
         received_at: RECEIVED_AT,
     })
 }

@@ -8,6 +8,7 @@ pub mod github;
 pub mod http;
 pub mod mariadb;
 pub mod process;
+pub mod providers;
 pub mod receiver;
 pub mod sink;
 pub mod site;

@@ -56,6 +56,11 @@ impl Site {
         self.folder.path()
     }
 
+    /// Gives the host one more secret.
+    pub fn add_secret(&self, name: &str, secret: &str) -> anyhow::Result<()> {
+        write_secret(&self.host.secrets.join(name), secret)
+    }
+
     /// Leaves the folder where it is when this is dropped.
     pub fn keep(&mut self) {
         self.folder.disable_cleanup(true);

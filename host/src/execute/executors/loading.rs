@@ -1,6 +1,9 @@
 //! From claimed rows to executions: every row takes its share of the memory for bodies, and what has its share is loaded,
 //! many Events with one read.
 //!
+//! Most bodies are small, and most of the time there is memory for them: so each row takes a share for a small body first, and
+//! one read brings the Events of all that got one. What is larger, or found no room, asks how large it is and waits.
+//!
 //! The rows of a batch ask for their shares in the order of their claim, all at once, so that a later batch does not come
 //! between them. A row that waits is held as one that runs: its lease is renewed, and it goes back when the host stops.
 
@@ -21,6 +24,8 @@ use crate::model::event::Event;
 use crate::model::ids::EventId;
 use crate::store::{Disposition, StoreError};
 
+/// A body up to here is loaded without asking for its size: a webhook's is seldom larger.
+const SMALL_BODY_BYTES: u32 = 16 * 1_024;
 /// How often the store is asked for a batch before its rows go back.
 const ASKS_MAX: u32 = 6;
 /// The pause before it is asked for the second time; it doubles each time.
@@ -47,6 +52,10 @@ enum Missing {
 impl Shared {
     /// Starts an execution for each row, as memory for its body becomes free.
     pub(super) async fn start(self: Arc<Self>, rows: Vec<Row>) {
+        let rows = self.start_small(rows).await;
+        if rows.is_empty() {
+            return;
+        }
         let ids = event_ids(&rows);
         let Ok(sizes) = self.ask(|| self.parts.store.event_sizes(&ids)).await else {
             return self.give_back(rows).await;
@@ -60,9 +69,38 @@ impl Shared {
         }
     }
 
+    /// Starts executions of small bodies for which there is memory now. Returns the other rows.
+    async fn start_small(self: &Arc<Self>, rows: Vec<Row>) -> Vec<Row> {
+        let (mut with_share, mut others) = (Vec::new(), Vec::new());
+        for row in rows {
+            match self.bodies.share_now(u64::from(SMALL_BODY_BYTES)) {
+                Some(share) => with_share.push(Row { share: Some(share), ..row }),
+                None => others.push(row),
+            }
+        }
+        if with_share.is_empty() {
+            return others;
+        }
+        let ids = event_ids(&with_share);
+        let loading = AssertUnwindSafe(self.parts.store.load_small_events(&ids, SMALL_BODY_BYTES));
+        // What cannot be had so, or not now, is asked for again.
+        let events = loading.catch_unwind().await.ok().and_then(Result::ok).unwrap_or_default();
+        let mut events: HashMap<EventId, Event> = events.into_iter().map(|event| (event.id, event)).collect();
+        let (small, large): (Vec<Row>, Vec<Row>) =
+            with_share.into_iter().partition(|row| events.contains_key(&row.item.event_id));
+        let keep = |mut row: Row| {
+            let bytes = events.get(&row.item.event_id).map_or(0, |event| event.body.len() as u64);
+            row.share = row.share.map(|share| self.bodies.keep(share, bytes));
+            row
+        };
+        let small = small.into_iter().map(keep).collect();
+        self.execute_all(small, std::mem::take(&mut events));
+        large.into_iter().map(|row| Row { share: None, ..row }).chain(others).collect()
+    }
+
     async fn ask_for_share(&self, bytes: u64, row: Row) -> Asked {
         if let Some(share) = self.bodies.share_now(bytes) {
-            return Asked::Shared(Row { _share: Some(share), ..row });
+            return Asked::Shared(Row { share: Some(share), ..row });
         }
         self.signals.bodies_waited.increment(1);
         let share = tokio::select! {
@@ -71,7 +109,7 @@ impl Shared {
             () = self.release.cancelled() => return Asked::Stopping(row),
             share = self.bodies.share(bytes) => share,
         };
-        Asked::Shared(Row { _share: Some(share), ..row })
+        Asked::Shared(Row { share: Some(share), ..row })
     }
 
     /// Goes on with the rows whose wait is over.

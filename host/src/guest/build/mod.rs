@@ -1,14 +1,16 @@
 //! `forebay pack build` and `forebay pack check`: from an author's folder to a pack file, and what a pack can do.
 //!
-//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown; `wit-component` makes a component of it
-//! in-process; the checks that a host makes before it serves a pack come before the file is written.
+//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown, and `wit-component` makes a component of it
+//! in-process; of a JavaScript module, `componentize-js` makes one. The checks that a host makes before it serves a pack come
+//! before the file is written.
 
+mod javascript;
 mod toolchain;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -18,11 +20,12 @@ use self::toolchain::{TARGET, Toolchain};
 use super::check::Surface;
 use super::generation::link_and_try;
 use super::manifest::{self, Authored, BuildRule};
+use super::package::{PACK_BYTES_MAX, too_large};
 use super::{LoadError, PackFile, check, engine};
 use crate::model::pack::Manifest;
 
-/// Cargo's report of what it made, in bytes.
-const CARGO_REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// A compiler's report of what it made, in bytes.
+const REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Where guests are compiled, next to their manifest, if nothing else is said.
 const TARGET_DIRECTORY_NAME: &str = "target-guests";
@@ -37,6 +40,18 @@ pub struct PackBuild<'p> {
     /// Where the compiler keeps its work: packs that share it share their dependencies. `target-guests` in the folder if
     /// there is none.
     pub target_directory: Option<&'p Path>,
+    /// Who finds out whether it can be instantiated.
+    pub trial: Trial,
+}
+
+/// Who compiles a component and makes an instance of it, to see whether that can be done. It takes a second, and half a minute with
+/// an engine for JavaScript in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial {
+    /// The build, before it writes the file.
+    OfTheBuild,
+    /// Whoever loads the file next, which is to be at once.
+    OfTheNext,
 }
 
 /// A pack that was built and checked.
@@ -69,17 +84,24 @@ pub fn build_pack(build: PackBuild<'_>, progress: &mut dyn FnMut(&str)) -> Resul
     let manifest_text = std::fs::read_to_string(&manifest_path).map_err(|error| {
         LoadError(format!("{}: {error}. A pack's folder has its manifest there", manifest_path.display()))
     })?;
-    let Authored { manifest, build: BuildRule::Rust { path } } = manifest::read(&manifest_text)?;
+    let Authored { manifest, build: rule } = manifest::read(&manifest_text)?;
     progress(&format!("compiling {} {}", manifest.name, manifest.version));
     let target_directory = match build.target_directory {
         Some(directory) => directory.to_owned(),
         None => build.folder.join(TARGET_DIRECTORY_NAME),
     };
-    let core = compile(&build.folder.join(path), &target_directory, progress)?;
-    progress("making a component of it, and checking it");
-    let component = componentize(&core)?;
+    let component = match rule {
+        BuildRule::Rust { path } => componentize(&compile(&build.folder.join(path), &target_directory, progress)?)?,
+        BuildRule::JavaScript { path } => {
+            javascript::compile(&manifest, build.folder, &path, &target_directory, progress)?
+        }
+    };
+    progress("checking the component");
     let manifest = Arc::new(manifest);
-    let surface = inspect(&manifest, &component)?;
+    let surface = match build.trial {
+        Trial::OfTheBuild => inspect(&manifest, &component)?,
+        Trial::OfTheNext => check::check(&component, &manifest.imports)?,
+    };
     let bytes = PackFile::encode(&manifest_text, &component)?;
     let file = match build.output {
         Some(output) => output.to_owned(),
@@ -110,8 +132,21 @@ fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Checks a pack file as a host does before it serves it. No more of it is read than a pack may have.
+pub fn check_pack_file(file: &Path) -> Result<PackReport, LoadError> {
+    let unreadable = |error: std::io::Error| LoadError(error.to_string());
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    let size = opened.metadata().map_err(unreadable)?.len();
+    if size > PACK_BYTES_MAX as u64 {
+        return Err(too_large(size));
+    }
+    let mut bytes = Vec::new();
+    opened.take(PACK_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    check_pack(&bytes)
+}
+
 /// Checks a pack file's bytes as a host does before it serves them.
-pub fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
+pub(super) fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
     let pack = PackFile::parse(bytes)?;
     let manifest = Arc::new(pack.manifest);
     Ok(PackReport {
@@ -125,7 +160,7 @@ pub fn check_pack(bytes: &[u8]) -> Result<PackReport, LoadError> {
 
 fn inspect(manifest: &Arc<Manifest>, component: &[u8]) -> Result<Surface, LoadError> {
     let surface = check::check(component, &manifest.imports)?;
-    let engine = engine::on_demand()?;
+    let engine = engine::for_checking()?;
     let compiled = Component::new(&engine, component)
         .map_err(|error| LoadError(format!("the component cannot be compiled: {error:#}")))?;
     link_and_try(&engine, manifest, &compiled)?;
@@ -148,34 +183,34 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
         // Flags that were meant for the host's own build.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    let made = run(command, progress)?;
+    let (status, made) = run(command, "cargo", progress)?;
+    if !status.success() {
+        return Err(LoadError(format!("the crate does not compile ({status}): cargo's lines above say why")));
+    }
     let module = module_of(&made, &crate_manifest)?;
     std::fs::read(&module).map_err(|error| LoadError(format!("{} cannot be read: {error}", module.display())))
 }
 
-/// Runs cargo to its end: its lines for people go to `progress`, its report comes back.
-fn run(mut command: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>, LoadError> {
-    let failed = |error: std::io::Error| LoadError(format!("cargo cannot be run: {error}"));
+/// Runs a program to its end: its lines for people go to `progress`; how it ended and its report come back.
+fn run(mut command: Command, name: &str, progress: &mut dyn FnMut(&str)) -> Result<(ExitStatus, Vec<u8>), LoadError> {
+    let failed = |error: std::io::Error| LoadError(format!("{name} cannot be run: {error}"));
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let report = std::thread::scope(|scope| {
-        // Both are read at once: a full pipe that nobody reads would stop cargo.
+        // Both are read at once: a full pipe that nobody reads would stop it.
         let report = scope.spawn(move || {
             let mut report = Vec::new();
-            stdout.map(|stdout| stdout.take(CARGO_REPORT_BYTES_MAX).read_to_end(&mut report)).transpose()?;
+            stdout.map(|stdout| stdout.take(REPORT_BYTES_MAX).read_to_end(&mut report)).transpose()?;
             Ok(report)
         });
-        for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
-            progress(&line?);
+        for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).split(b'\n')) {
+            progress(&String::from_utf8_lossy(&line?));
         }
         report.join().unwrap_or_else(|_| Err(std::io::Error::other("reading its report panicked")))
     });
     let status = child.wait().map_err(failed)?;
-    if !status.success() {
-        return Err(LoadError(format!("the crate does not compile ({status}): cargo's lines above say why")));
-    }
-    report.map_err(failed)
+    Ok((status, report.map_err(failed)?))
 }
 
 /// The module that cargo reports for the crate of this manifest.

@@ -48,6 +48,7 @@ const DEADLINE_MS_MAX: u64 = 300_000;
 const OUTPUT_KIB_MAX: u64 = 64 * 1_024;
 const MESSAGES_MAX: u64 = 1_024;
 const LOG_KIB_MAX: u64 = 1_024;
+const CONCURRENCY_MAX: u64 = 1_024;
 
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * 1_024;
@@ -90,6 +91,8 @@ pub(super) struct Authored {
 pub(super) enum BuildRule {
     /// By cargo, from the crate in this folder, relative to the manifest's.
     Rust { path: PathBuf },
+    /// By componentize-js, from this module, relative to the manifest.
+    JavaScript { path: PathBuf },
 }
 
 /// Reads a manifest. Unknown keys are errors that name the line and the nearest known key.
@@ -130,13 +133,19 @@ fn version(value: &Value<'_>) -> Result<String, LoadError> {
 }
 
 fn build_rule(value: Value<'_>) -> Result<BuildRule, LoadError> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Rust,
+        JavaScript,
+    }
     let mut table = value.section(&["kind", "path"])?;
-    table.required("kind", "\"rust\"")?.choice(&[("rust", ())])?;
-    let path = match table.optional("path") {
-        None => PathBuf::from("."),
-        Some(path) => path.parse()?,
-    };
-    Ok(BuildRule::Rust { path })
+    let kind = table.required("kind", "\"rust\"")?;
+    let kind = kind.choice(&[("rust", Kind::Rust), ("javascript", Kind::JavaScript)])?;
+    let path = table.optional("path").map(|path| path.parse()).transpose()?;
+    Ok(match kind {
+        Kind::Rust => BuildRule::Rust { path: path.unwrap_or_else(|| PathBuf::from(".")) },
+        Kind::JavaScript => BuildRule::JavaScript { path: path.unwrap_or_else(|| PathBuf::from("src/pack.js")) },
+    })
 }
 
 fn import(value: &Value<'_>) -> Result<ImportName, LoadError> {
@@ -144,7 +153,8 @@ fn import(value: &Value<'_>) -> Result<ImportName, LoadError> {
 }
 
 fn limits(value: Value<'_>) -> Result<GuestLimits, LoadError> {
-    let mut table = value.section(&["fuel", "memory_mib", "deadline_ms", "output_kib", "messages", "log_kib"])?;
+    let keys = ["fuel", "memory_mib", "deadline_ms", "output_kib", "messages", "log_kib", "concurrency"];
+    let mut table = value.section(&keys)?;
     let mut limits = GuestLimits::DEFAULT;
     if let Some(fuel) = table.optional("fuel") {
         limits.fuel = fuel.integer(1..=FUEL_MAX, "")?;
@@ -163,6 +173,9 @@ fn limits(value: Value<'_>) -> Result<GuestLimits, LoadError> {
     }
     if let Some(log) = table.optional("log_kib") {
         limits.log_bytes = log.integer(0..=LOG_KIB_MAX, " KiB")? * KIB;
+    }
+    if let Some(concurrency) = table.optional("concurrency") {
+        limits.concurrency = u32::try_from(concurrency.integer(1..=CONCURRENCY_MAX, "")?).unwrap_or(u32::MAX);
     }
     Ok(limits)
 }

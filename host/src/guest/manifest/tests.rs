@@ -47,7 +47,7 @@ fn every_key_is_read() {
         imports = ["log", "config", "clock", "random"]
         destinations = ["crm", "mail"]
         build = { kind = "rust", path = "guest" }
-        limits = { fuel = 5, memory_mib = 2, deadline_ms = 30, output_kib = 4, messages = 1, log_kib = 0 }
+        limits = { fuel = 5, memory_mib = 2, deadline_ms = 30, output_kib = 4, messages = 1, log_kib = 0, concurrency = 3 }
         settings = { greeting = "hello" }
         [[routes]]
         path = "hooks"
@@ -71,6 +71,7 @@ fn every_key_is_read() {
         output_bytes: 4 * KIB,
         messages: 1,
         log_bytes: 0,
+        concurrency: 3,
     };
     assert_eq!(manifest.limits, limits);
     assert_eq!(manifest.settings["greeting"], "hello");

@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use super::hostile::HARMLESS;
 use super::*;
+use crate::model::pack::ImportName;
 
 /// A cache of its own.
 struct Cache(tempfile::TempDir);
@@ -79,4 +81,44 @@ async fn one_components_artifact_is_not_taken_for_anothers() {
     std::fs::copy(&github, &hostile).unwrap();
     assert!(answers(&*cache.engine().load("hostile", |_| ()).await).await);
     assert_ne!(std::fs::read(&github).unwrap(), std::fs::read(&hostile).unwrap());
+}
+
+/// Another component that does the same: one with a custom section of its own.
+fn distinct(number: u8) -> Bytes {
+    let mut component = HARMLESS.component().to_vec();
+    component.extend_from_slice(&[0, 2, 0, number]);
+    component.into()
+}
+
+async fn load(engine: &Engine, component: Bytes) -> Result<Arc<LoadedGeneration>, LoadError> {
+    let mut manifest = example("hostile").manifest;
+    manifest.imports = ImportName::ALL.to_vec();
+    engine.host.load(GenerationNumber(1), Arc::new(manifest), component).await
+}
+
+// GST-6
+#[tokio::test]
+async fn a_start_with_twenty_packs_from_the_cache_compiles_none() {
+    let cache = Cache::new();
+    for compiled in [20, 0] {
+        let engine = cache.engine();
+        for number in 0..20 {
+            load(&engine, distinct(number)).await.unwrap();
+        }
+        assert_eq!(engine.host.compiled(), compiled);
+    }
+}
+
+// GST-3, GST-6
+#[tokio::test]
+async fn a_component_that_takes_too_long_to_compile_is_refused_and_not_kept() {
+    let cache = Cache::new();
+    let hurried = Engine::with(GuestOptions { compilation_time_max: Duration::ZERO, ..options(cache.path()) });
+    // The second one waits for the place of the first, which goes on to its end.
+    for _ in 0..2 {
+        let error = load(&hurried, distinct(1)).await.unwrap_err();
+        assert!(error.to_string().contains("`guest.compilation_max_seconds`"), "{error}");
+    }
+    assert!(cache.artifacts().is_empty());
+    load(&cache.engine(), distinct(1)).await.unwrap();
 }

@@ -260,6 +260,31 @@ async fn a_pool_that_stays_full_is_the_hosts_failure() {
     assert_eq!(waiting.unwrap_err().class, FailureClass::NotRun);
 }
 
+// GST-3
+#[tokio::test]
+async fn a_pack_has_no_more_calls_at_once_than_it_wants_and_its_neighbours_wait_for_none_of_them() {
+    let engine = Engine::with_instances(4);
+    let narrow = engine
+        .load("hostile", |manifest| {
+            manifest.limits.fuel = u64::MAX / 2;
+            manifest.limits.concurrency = 1;
+        })
+        .await;
+    let neighbour = engine.load("hostile", |_| ()).await;
+    let (wedged, note) = (hostile(json!({ "do": "prepare_loop" })), hostile(json!({ "do": "note", "text": "" })));
+    let short = Duration::from_millis(200);
+    let (wedged, waiting, other) = tokio::join!(
+        flow_within(&narrow, &wedged, short * 4),
+        flow_within(&narrow, &note, short),
+        flow_within(&neighbour, &note, short * 2)
+    );
+    assert_eq!(wedged.unwrap_err().class, FailureClass::Deadline);
+    let waiting = waiting.unwrap_err();
+    assert_eq!(waiting.class, FailureClass::NotRun);
+    assert!(waiting.message.contains("other calls"), "{waiting}");
+    other.unwrap();
+}
+
 #[tokio::test]
 async fn without_room_for_a_pool_instances_are_allocated_one_by_one() {
     // A pool of this many would take more addresses than there are.

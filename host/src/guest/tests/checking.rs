@@ -44,7 +44,9 @@ fn what_is_no_component_is_named() {
     let whole = wat::parse_str(format!("(component {HOLLOW_FLOW})")).unwrap();
     bytes(
         &whole[..whole.len() / 2],
-        expect!["the component is truncated: it ends at byte 121 in the middle of a section"],
+        expect![
+            "the component is truncated: it ends at byte 121 in the middle of a section. Copy it again, or build it again"
+        ],
     );
     let mut altered = whole;
     altered[20] ^= 0xff;
@@ -140,13 +142,13 @@ fn an_export_that_is_missing_is_named() {
     refused(
         "(component)",
         expect![
-            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports nothing. In Rust: `forebay_sdk::export!(..)`"
+            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports nothing. In Rust: `forebay_sdk::export!(..)`; in JavaScript: `export const flow = connector({ .. })`"
         ],
     );
     refused(
         &format!("(component {})", HOLLOW_FLOW.replace("forebay:connector/flow@", "acme:other/flow@")),
         expect![
-            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports `acme:other/flow@0.1.0`. In Rust: `forebay_sdk::export!(..)`"
+            "does not export `forebay:connector/flow@0.1.0`, which makes a connector; it exports `acme:other/flow@0.1.0`. In Rust: `forebay_sdk::export!(..)`; in JavaScript: `export const flow = connector({ .. })`"
         ],
     );
     refused(
@@ -172,7 +174,28 @@ async fn a_manifest_that_wants_more_memory_than_the_host_gives_is_refused() {
     let PackFile { mut manifest, component, .. } = example("hostile");
     manifest.limits.memory_bytes = 513 * 1024 * 1024;
     let error = engine.host.load(GenerationNumber(1), Arc::new(manifest), component).await.unwrap_err();
-    expect!["pack `hostile` asks for 537919488 bytes of memory, and this host allows 536870912: lower `limits.memory_mib`, or raise the host's bound"].assert_eq(&error.to_string());
+    expect!["pack `hostile` asks for 537919488 bytes of memory, and this host allows 536870912: lower `limits.memory_mib`, or raise the host's `guest.memory_max_mib`"].assert_eq(&error.to_string());
+}
+
+// GST-3
+#[tokio::test]
+async fn a_manifest_that_asks_for_more_than_the_operator_gives_is_refused() {
+    let ceilings = Ceilings { fuel: 1_000_000_000, output_bytes: 1024 * 1024, messages: 16, log_bytes: 8 * 1024 };
+    let cache = target_directory().join("guest-cache");
+    let engine = Engine::with(GuestOptions { ceilings, ..options(cache) });
+    let greedy: [(&str, fn(&mut Manifest)); 4] = [
+        ("`guest.fuel_max_millions`", |manifest| manifest.limits.fuel = 1_000_000_001),
+        ("`guest.output_max_kib`", |manifest| manifest.limits.output_bytes = 1024 * 1024 + 1),
+        ("`guest.messages_max`", |manifest| manifest.limits.messages = 17),
+        ("`guest.log_max_kib`", |manifest| manifest.limits.log_bytes = 8 * 1024 + 1),
+    ];
+    for (key, change) in greedy {
+        let PackFile { mut manifest, component, .. } = example("hostile");
+        change(&mut manifest);
+        let error = engine.host.load(GenerationNumber(1), Arc::new(manifest), component).await.unwrap_err();
+        assert!(error.to_string().contains(key), "{error}");
+    }
+    engine.load("hostile", |_| ()).await;
 }
 
 // GST-4

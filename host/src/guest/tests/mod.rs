@@ -4,6 +4,8 @@ mod caching;
 mod calls;
 mod checking;
 mod examples;
+mod hostile;
+mod javascript;
 mod packages;
 mod reading;
 
@@ -38,7 +40,10 @@ impl Engine {
     }
 
     fn on(cache: PathBuf, instances_max: u32) -> Self {
-        let options = GuestOptions { cache, instances_max, memory_bytes_max: 512 * 1024 * 1024, compilations_max: 1 };
+        Self::with(GuestOptions { instances_max, ..options(cache) })
+    }
+
+    fn with(options: GuestOptions) -> Self {
         Self { host: GuestHost::start(options, Env::system()).unwrap() }
     }
 
@@ -47,6 +52,19 @@ impl Engine {
         let PackFile { mut manifest, component, .. } = example(name);
         change(&mut manifest);
         self.host.load(GenerationNumber(1), Arc::new(manifest), component).await.unwrap()
+    }
+}
+
+/// What the tests' engines are started with.
+fn options(cache: PathBuf) -> GuestOptions {
+    GuestOptions {
+        cache,
+        instances_max: 4,
+        long_calls_max: 1,
+        memory_bytes_max: 512 * 1024 * 1024,
+        ceilings: Ceilings::NONE,
+        compilations_max: 1,
+        compilation_time_max: 10 * AMPLE,
     }
 }
 
@@ -107,6 +125,7 @@ pub(crate) fn example(name: &str) -> PackFile {
         folder: &root.join("guest-examples").join(name),
         output: Some(&file),
         target_directory: Some(&target_directory().join("guests")),
+        trial: Trial::OfTheNext,
     };
     if let Err(error) = build_pack(build, &mut |line| lines.push(line.to_owned())) {
         panic!("{error}\n{}", lines.join("\n"));

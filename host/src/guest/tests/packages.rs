@@ -103,3 +103,44 @@ fn a_small_file_that_unpacks_to_a_large_one_is_refused() {
         expect!["the pack file contains `././@LongLink`, which no pack has"],
     );
 }
+
+/// What `forebay pack check` says of whatever somebody may hold for a pack.
+// GST-6
+#[test]
+fn each_wrong_file_is_named_with_its_remedy() {
+    let check = |bytes: &[u8]| crate::guest::build::check_pack(bytes).unwrap_err().to_string();
+    let with = |component: &str| PackFile::encode(MANIFEST, &wat::parse_str(component).unwrap()).unwrap();
+    let importing = |name: &str| format!(r#"(component (import "{name}" (instance (export "f" (func)))))"#);
+    let whole = with("(component)");
+    for (file, says, remedy) in [
+        (with("(component)"), "does not export `forebay:connector/flow@0.1.0`", "forebay_sdk::export!"),
+        (
+            with(&importing("acme:tools/http@1.0.0")),
+            "imports `acme:tools/http@1.0.0`",
+            "it offers `forebay:connector/log@0.1.0`",
+        ),
+        (
+            with(&importing("forebay:connector/log@0.2.0")),
+            "wanted is version 0.2.0, offered is 0.1.0",
+            "Build it with an SDK",
+        ),
+        (with("(module)"), "a core WebAssembly module, not a component", "`forebay pack build`"),
+        (with(&importing("wasi:http/types@0.2.0")), "guests have no WASI", "Build for wasm32-unknown-unknown"),
+        (whole[..whole.len() / 2].to_vec(), "the pack file is damaged", "Copy it again"),
+        (b"PK\x03\x04and so on".to_vec(), "it is a zip file", "`forebay pack build FOLDER`"),
+    ] {
+        let text = check(&file);
+        assert!(text.contains(says) && text.contains(remedy), "{text}");
+    }
+}
+
+// GST-6
+#[test]
+fn a_file_of_200_megabytes_is_refused_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large.fpk");
+    // Sparse: it has the size, and takes no room.
+    std::fs::File::create(&file).unwrap().set_len(200 * 1024 * 1024).unwrap();
+    let error = crate::guest::check_pack_file(&file).unwrap_err();
+    expect!["this is no pack file: it has 209715200 bytes, and a pack has at most 67371008. Data belongs into the host's store or behind a reader, not into the component"].assert_eq(&error.to_string());
+}

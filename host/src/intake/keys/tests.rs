@@ -95,6 +95,21 @@ fn a_long_key_becomes_its_hash_and_stays_a_key_of_its_own() {
     assert!(one.starts_with("sha256:") && one.len() == 71 && one != other);
 }
 
+// ADM-5: on every database. Some compare texts without the spaces behind them.
+#[test]
+fn a_key_that_ends_in_a_space_is_another_one_than_without() {
+    let rule = route(pointer("/id"), None);
+    let of = |id: &str| {
+        let body = serde_json::json!({ "id": id }).to_string();
+        find(&rule, &HeaderMap::new(), body.as_bytes()).unwrap().delivery.unwrap()
+    };
+    assert_eq!((of("a"), of(" a")), ("a".to_owned(), " a".to_owned()));
+    let mut keys: Vec<String> = ["a ", "a  ", " ", "  "].map(of).to_vec();
+    assert!(keys.iter().all(|key| key.starts_with("sha256:")), "{keys:?}");
+    keys.dedup();
+    assert_eq!(keys.len(), 4);
+}
+
 // QCL-1: the class is decided at admission, by what the manifest says.
 #[test]
 fn a_queue_class_is_the_routes_or_goes_by_a_value() {

@@ -1,12 +1,17 @@
 //! The store's tests: on real databases, with time that the test moves. What a store must do stands once, in
 //! `conformance`, and is tried on each engine; the rest is about one of them.
 
+mod backlog;
+mod contention;
+mod differential;
 mod durability;
 mod interleavings;
 mod lifecycle;
 pub(super) mod mariadb;
+mod measure;
 mod on_mariadb;
 mod on_sqlite;
+mod plans;
 mod rollout;
 mod shared;
 pub(super) mod tamper;
@@ -18,6 +23,8 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use self::tamper::Tampering;
+use super::dialect::Engine;
+use super::stored::work_state_code;
 use super::testing::{Fixture, LEASE, START, done, env, namespace, options, pack};
 use super::*;
 use crate::env::ManualClock;

@@ -8,7 +8,7 @@ use crate::store::sequences::Sequences;
 use crate::store::stored::values;
 use crate::store::unit::{Terms, Unit};
 
-async fn begin(lease_time: LeaseTime) -> Fixture {
+pub(super) async fn begin(lease_time: LeaseTime) -> Fixture {
     Fixture::with(|options| {
         options.database_url = Some(mariadb::create_database());
         options.lease_time = lease_time;
@@ -221,59 +221,6 @@ async fn a_repair_beside_deliveries_of_the_same_events_makes_one_work_item_each(
     runtime.assert_counted().await;
     let stats = runtime.store.stats().await.unwrap();
     assert_eq!((stats.work_items[&WorkState::Ready], stats.work_items[&WorkState::Blocked]), (5, 195));
-}
-
-/// One runtime's share of the load: deliveries into lanes that all share, then claims and finishes until it finds nothing.
-async fn work(runtime: &Fixture, writer: u32, rounds: u32) -> usize {
-    let mut finished = 0;
-    for round in 0..rounds {
-        let events = (0..12).map(|n| {
-            let source = format!("repo-{}", (n * 5 + writer + round) % 9);
-            runtime.event(&format!("d-{writer}-{round}-{n}"), Some(&source), "body")
-        });
-        let delivery = runtime.delivery(events.collect());
-        let (stored, items) = tokio::join!(runtime.store.enqueue(delivery), runtime.store.claim(runtime.request(16)));
-        assert!(matches!(stored.unwrap(), Enqueued::Stored { .. }));
-        let finishes = items.unwrap();
-        let finishes = finishes.iter().map(|item| {
-            let message = runtime.message(&format!("sink-{}", round % 3), START);
-            runtime.store.finish(runtime.ending(item, done(vec![message])))
-        });
-        for answer in join_all(finishes).await {
-            assert_eq!(answer.unwrap(), Finished::Applied);
-            finished += 1;
-        }
-    }
-    finished
-}
-
-// MAT-3, CLM-1, CLM-3: overlapping lanes and batches, and no operation fails.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
-    const WRITERS: u32 = 8;
-    const ROUNDS: u32 = 12;
-    let first = Arc::new(begin(LeaseTime::Runtime).await);
-    let mut runtimes = vec![Arc::clone(&first)];
-    for n in 1..WRITERS {
-        runtimes.push(Arc::new(first.beside(i64::from(n) * 1_000).await));
-    }
-    let finished: usize =
-        join_all((0..WRITERS).zip(&runtimes).map(|(n, runtime)| work(runtime, n, ROUNDS))).await.into_iter().sum();
-    let mut left = 0;
-    loop {
-        let items = first.claim(CLAIM_ROWS_MAX).await;
-        if items.is_empty() {
-            break;
-        }
-        left += items.len();
-        for item in &items {
-            assert_eq!(first.finish(item, done(vec![])).await, Finished::Applied);
-        }
-    }
-    assert_eq!(finished + left, usize::try_from(WRITERS * ROUNDS * 12).unwrap());
-    let stats = first.store.stats().await.unwrap();
-    assert_eq!(stats, first.store.count_rows().await.unwrap());
-    assert_eq!(stats.work_items[&WorkState::Blocked], 0, "no lane was left without a head");
 }
 
 // TL-3

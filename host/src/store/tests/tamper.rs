@@ -1,23 +1,17 @@
 //! What is done to a database behind the store's back, and what is seen there.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection as _};
 
 use super::Fixture;
-use crate::model::queue::QueueClasses;
-use crate::store::ClaimRequest;
-use crate::store::claiming;
 use crate::store::connection::Connection;
 use crate::store::dialect::Engine;
-use crate::store::sequences::Sequences;
+use crate::store::schema;
 use crate::store::server::{Isolation, Server};
 use crate::store::stored::Values;
-use crate::store::unit::{Terms, Unit};
 
 /// Another connection to a store's database, as a person with a shell has.
 pub(crate) enum Tampering {
@@ -31,7 +25,9 @@ impl Tampering {
             let server = Server::open(url, fixture.store.shard_count(), 0).await.unwrap();
             return Self::MariaDb(server.connect(Isolation::Snapshot).await.unwrap());
         }
-        Self::in_directory(&fixture.directory.path().join("data")).await
+        // With the writer's settings: what is measured here is planned as it is there.
+        let path = fixture.directory.path().join("data").join("forebay.sqlite");
+        Self::Sqlite(schema::writer_options(&path).connect().await.unwrap())
     }
 
     /// With the database of the store in the directory `data`.
@@ -77,58 +73,5 @@ impl Tampering {
             Self::Sqlite(connection) => connection.close().await.unwrap(),
             Self::MariaDb(connection) => connection.close().await.unwrap(),
         }
-    }
-}
-
-impl Fixture {
-    /// What the engine does for a claim of 32 rows, which is then undone: virtual machine steps of SQLite, rows that a
-    /// server's handlers read.
-    pub(super) async fn claim_cost(&self) -> u64 {
-        self.claim_cost_of(QueueClasses::ALL).await
-    }
-
-    /// The same for a claim of these classes.
-    pub(super) async fn claim_cost_of(&self, classes: QueueClasses) -> u64 {
-        let mut tampering = Tampering::with(self).await;
-        let mut cost = 0;
-        // The second time, the pages are cached and the statements prepared.
-        for _ in 0..2 {
-            let counter = Arc::new(AtomicU64::new(0));
-            if let Tampering::Sqlite(connection) = &mut tampering {
-                let counted = Arc::clone(&counter);
-                connection.lock_handle().await.unwrap().set_progress_handler(1, move || {
-                    counted.fetch_add(1, Ordering::Relaxed);
-                    true
-                });
-            }
-            let before = tampering.rows_read().await;
-            self.claim_and_undo(&mut tampering, classes).await;
-            cost = tampering.rows_read().await - before + counter.load(Ordering::Relaxed);
-            if let Tampering::Sqlite(connection) = &mut tampering {
-                connection.lock_handle().await.unwrap().remove_progress_handler();
-            }
-        }
-        tampering.close().await;
-        cost
-    }
-
-    async fn claim_and_undo(&self, tampering: &mut Tampering, classes: QueueClasses) {
-        let mut connection = tampering.connection();
-        connection.begin().await.unwrap();
-        let terms = Terms { shard_count: 1, stripe: 0, database_now: None };
-        let mut unit = Unit::new(connection, Sequences::default(), terms, 0);
-        let answers = claiming::apply(&mut unit, vec![ClaimRequest { classes, ..self.request(32) }]).await.unwrap();
-        assert_eq!(answers[0].as_ref().unwrap().len(), 32);
-        unit.connection.rollback().await.unwrap();
-    }
-}
-
-impl Tampering {
-    /// Rows that the server has read for this session; 0 where there is no server.
-    async fn rows_read(&mut self) -> u64 {
-        let Self::MariaDb(_) = self else { return 0 };
-        let text = "SELECT CAST(sum(variable_value) AS SIGNED) FROM information_schema.session_status \
-                    WHERE variable_name LIKE 'HANDLER_READ%'";
-        u64::try_from(self.count(text).await).unwrap()
     }
 }

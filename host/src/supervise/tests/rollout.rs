@@ -41,8 +41,11 @@ impl Runtime {
         let guests = GuestOptions {
             cache: shared.directory.path().join("cache"),
             instances_max: 4,
+            long_calls_max: 1,
             memory_bytes_max: 64 * 1024 * 1024,
+            ceilings: Ceilings::NONE,
             compilations_max: 1,
+            compilation_time_max: Duration::from_secs(120),
         };
         let guests = GuestHost::start(guests, shared.env.clone()).unwrap();
         let parts = SuperviseParts {

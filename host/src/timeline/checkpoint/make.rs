@@ -173,8 +173,15 @@ impl Checkpoints {
     }
 
     /// Removes what no checkpoint names that counts.
-    async fn clean_up(&self, lease: &ShardLease, kept: &[CheckpointRow], existing: &HashMap<ObjectPath, u64>) {
+    pub(super) async fn clean_up(
+        &self,
+        lease: &ShardLease,
+        kept: &[CheckpointRow],
+        existing: &HashMap<ObjectPath, u64>,
+    ) {
         let mut needed = HashSet::new();
+        // Files of this epoch and of earlier ones may be needed by a manifest that cannot be read.
+        let mut unknown_through = None;
         for row in kept {
             needed.insert(self.manifest_path(row.shard, row.epoch, row.number));
             match self.manifest(row).await {
@@ -182,8 +189,8 @@ impl Checkpoints {
                     let paths = manifest.files.iter().map(|file| self.file_path(row.shard, file.epoch, &file.digest));
                     needed.extend(paths);
                 }
-                // It lies elsewhere: it needs nothing of what is here.
-                Err(super::Refused::Missing) => {}
+                // It lies elsewhere; or this owner has lost the shard, and a successor has replaced it that uses its files.
+                Err(super::Refused::Missing) => unknown_through = unknown_through.max(Some(row.epoch)),
                 Err(refused) => {
                     let reason = refused.as_str();
                     tracing::warn!(shard = row.shard.0, reason, "old checkpoints are not removed now");
@@ -191,7 +198,10 @@ impl Checkpoints {
                 }
             }
         }
-        let is_ours = |path: &&ObjectPath| self.epoch_of(lease.shard, path).is_some_and(|epoch| epoch <= lease.epoch);
+        let is_ours = |path: &&ObjectPath| {
+            let epoch = self.epoch_of(lease.shard, path);
+            epoch.is_some_and(|epoch| epoch <= lease.epoch && Some(epoch) > unknown_through)
+        };
         self.remove(existing.keys().filter(is_ours).filter(|path| !needed.contains(path))).await;
     }
 }

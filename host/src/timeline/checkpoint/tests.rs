@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::memory::InMemory;
 use object_store::{ObjectStoreExt as _, PutPayload};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use rocksdb::WriteBatch;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +70,8 @@ impl Site {
         let mut batch = WriteBatch::new();
         for number in self.numbers..self.numbers + values {
             // Bytes that cannot be pressed together.
-            let random: Vec<u8> = (0..VALUE_BYTES as u64).map(|at| (number * 31 + at * at * 7) as u8).collect();
+            let mut random = vec![0; VALUE_BYTES];
+            StdRng::seed_from_u64(number).fill_bytes(&mut random);
             database.put(&mut batch, Family::InFlight, &number.to_be_bytes(), &random);
         }
         database.write(batch).unwrap();
@@ -184,12 +187,15 @@ async fn a_checkpoint_with_a_byte_that_is_wrong_or_missing_is_refused_and_leaves
     let fetched = site.folder.path().join("fetched");
     for path in site.paths().await {
         let whole = site.bytes(&path).await;
-        let mut flipped = whole.clone();
-        flipped[whole.len() / 2] ^= 1;
-        site.put(&path, flipped).await;
-        assert_eq!(site.fetch(&row).await, Err(Refused::Torn), "{path}");
-        site.put(&path, whole[..whole.len() - 1].to_vec()).await;
-        assert_eq!(site.fetch(&row).await, Err(Refused::Torn), "{path}");
+        // A log in which nothing stands yet has no byte that could be wrong.
+        if let Some((_, shorter)) = whole.split_last() {
+            let mut flipped = whole.clone();
+            flipped[whole.len() / 2] ^= 1;
+            site.put(&path, flipped).await;
+            assert_eq!(site.fetch(&row).await, Err(Refused::Torn), "{path}");
+            site.put(&path, shorter.to_vec()).await;
+            assert_eq!(site.fetch(&row).await, Err(Refused::Torn), "{path}");
+        }
         let longer = [&whole[..], b"x"].concat();
         site.put(&path, longer).await;
         assert_eq!(site.fetch(&row).await, Err(Refused::Torn), "{path}");
@@ -237,7 +243,6 @@ async fn the_newest_few_are_kept_and_nothing_else() {
     let mut site = Site::new().await;
     for number in 1..=5 {
         site.write(10);
-        // Small tables of earlier ones become one.
         site.make(number).await;
     }
     let rows = site.rows().await;
@@ -248,12 +253,7 @@ async fn the_newest_few_are_kept_and_nothing_else() {
         let manifest = site.checkpoints.manifest(row).await.unwrap();
         needed.extend(manifest.files.iter().map(|file| site.checkpoints.file_path(SHARD, file.epoch, &file.digest)));
     }
-    // What the last one made superfluous was listed before it was made.
-    let left = site.paths().await;
-    assert!(needed.iter().all(|path| left.contains(path)));
-    site.make(6).await;
-    let manifests = site.paths().await.iter().filter(|path| path.as_ref().ends_with(".manifest")).count();
-    assert_eq!(manifests, 2);
+    assert_eq!(site.paths().await, needed.into_iter().collect::<Vec<_>>());
 }
 
 // TL-7
@@ -292,7 +292,7 @@ async fn an_owner_that_has_lost_its_lease_records_nothing_and_removes_nothing_of
     for row in [&newer, &made.row] {
         old.checkpoints.fetch(row, 0, &old.folder.path().join("again")).await.unwrap();
     }
-    // What it wrote in vain, its successor removes.
+    // What it wrote in vain, its successor removes, once it needs nothing of those before that.
     old.checkpoints.make(job(3, CancellationToken::new())).await.unwrap();
     let vain = old.checkpoints.manifest_path(SHARD, old.lease.epoch, 2);
     assert!(!old.paths().await.contains(&vain));
@@ -368,7 +368,7 @@ async fn a_bucket_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
     let index = site.open(&rows[0]).await.unwrap();
     assert_eq!(values(&index), site.numbers);
     let manifests = site.paths().await.iter().filter(|path| path.as_ref().ends_with(".manifest")).count();
-    assert_eq!(manifests, 3, "what the last one made superfluous goes with the next");
+    assert_eq!(manifests, 2, "what the last one replaced is gone");
     site.objects.delete(&site.checkpoints.manifest_path(SHARD, rows[0].epoch, 4)).await.unwrap();
     assert_eq!(site.fetch(&rows[0]).await, Err(Refused::Missing));
 }

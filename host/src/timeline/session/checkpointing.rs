@@ -141,7 +141,7 @@ impl Session {
         let answer = match result {
             Ok(Made { row, uploaded_bytes }) => {
                 self.checkpointing.due_from = now + every;
-                self.parts.signals.checkpoint_made(row.bytes, uploaded_bytes);
+                self.parts.signals.checkpoint_made(uploaded_bytes);
                 let (applied, bytes) = (row.applied, row.bytes);
                 tracing::info!(shard, applied, bytes, uploaded_bytes, "a checkpoint of a shard was made");
                 self.checkpointing.newest = Some(row.clone());

@@ -43,7 +43,7 @@ impl Session {
         signals.clock_gated(self.held == Some(Held::ClockGated));
         signals.capacity(self.held == Some(Held::Capacity), self.claims.unresolved(), oldest);
         let newest = self.checkpointing.newest.as_ref();
-        signals.checkpoint_age(newest.map(|row| self.parts.env.now().since(row.created_at)));
+        signals.newest_checkpoint(newest.map(|row| (self.parts.env.now().since(row.created_at), row.bytes)));
         signals.lanes(self.index.lanes(), &self.schedule, self.held, now);
     }
 

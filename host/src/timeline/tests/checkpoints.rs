@@ -113,7 +113,9 @@ async fn a_torn_checkpoint_is_refused_and_sql_is_used_instead() {
     for file in files_below(&world.checkpoints).iter().filter(|file| file.extension().is_some_and(|it| it == "file")) {
         let mut bytes = std::fs::read(file).unwrap();
         let middle = bytes.len() / 2;
-        bytes[middle] ^= 0x10;
+        if let Some(byte) = bytes.get_mut(middle) {
+            *byte ^= 0x10;
+        }
         std::fs::write(file, bytes).unwrap();
     }
     let running = world.start().await;

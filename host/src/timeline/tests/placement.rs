@@ -97,9 +97,10 @@ async fn a_shard_that_its_runtime_cannot_open_goes_to_the_next_for_all_to_see() 
     until_shared(&first, &second, [0, 2]).await;
 
     let withdrawals = world.store.withdrawals().await.unwrap();
-    assert_eq!(withdrawals.len(), 1, "only the shard that had its place there: {withdrawals:?}");
-    assert!(withdrawals[0].until > world.now(), "{withdrawals:?}");
-    assert!(!withdrawals[0].reason.is_empty());
+    // It is given the other shard for the one that it leaves, if that comes first.
+    assert!((1..=2).contains(&withdrawals.len()), "{withdrawals:?}");
+    assert!(withdrawals.iter().all(|one| one.runtime == withdrawals[0].runtime && one.until > world.now()));
+    assert!(withdrawals.iter().all(|one| one.reason.contains("os error")), "{withdrawals:?}");
     until(async || {
         first.advance(SECOND / 10);
         second.advance(SECOND / 10);

@@ -1,5 +1,9 @@
 //! What operations cost, counted: virtual machine steps of SQLite, rows that MariaDB's handlers read.
 
+use futures_util::future::join_all;
+
+use super::backlog::Shape;
+use super::measure::Costs;
 use super::*;
 
 /// Delivers events, each in the lane that `source` names.
@@ -18,45 +22,47 @@ async fn finish_all(fixture: &Fixture, disposition: Disposition) {
             return;
         }
         let finishes = items.iter().map(|item| fixture.finish(item, disposition.clone()));
-        assert!(futures_util::future::join_all(finishes).await.iter().all(|finished| *finished == Finished::Applied));
+        assert!(join_all(finishes).await.iter().all(|finished| *finished == Finished::Applied));
     }
 }
 
+/// What each operation costs beside so many rows.
+async fn costs_beside(shape: Shape, rows: u32) -> Costs {
+    let fixture = start().await;
+    fill(&fixture, "head", 32, |n| Some(format!("head-{n}"))).await;
+    let line = (0..3).map(|n| NewEvent {
+        queue_class: QueueClass::Interactive,
+        ..fixture.event(&format!("line-{n}"), Some("line"), "{}")
+    });
+    fixture.enqueue(line.collect()).await;
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.add_backlog(shape, rows).await;
+    tampering.close().await;
+    if rows == FEW {
+        fixture.assert_counted().await;
+    }
+    let costs = fixture.costs().await;
+    fixture.store.close().await;
+    costs
+}
+
+const FEW: u32 = 1_000;
+const MANY: u32 = 200_000;
+
 // CLM-9
 #[tokio::test]
-async fn a_claims_cost_does_not_grow_with_the_backlog() {
-    const BACKLOG: usize = 10_000;
-    let heads = |n: usize| Some(format!("head-{n}"));
-    let plain = start().await;
-    fill(&plain, "head", 32, heads).await;
-    let base = plain.claim_cost().await;
-
-    let deep_lane = start().await;
-    fill(&deep_lane, "head", 32, heads).await;
-    fill(&deep_lane, "deep", BACKLOG, |_| Some("head-0".to_owned())).await;
-
-    let many_lanes = start().await;
-    fill(&many_lanes, "lane", BACKLOG, heads).await;
-
-    let many_finished = start().await;
-    fill(&many_finished, "finished", BACKLOG, |_| None).await;
-    finish_all(&many_finished, done(vec![])).await;
-    fill(&many_finished, "head", 32, heads).await;
-
-    let many_delayed = start().await;
-    fill(&many_delayed, "delayed", BACKLOG, |_| None).await;
-    let run_after = many_delayed.now() + Duration::from_secs(3_600);
-    finish_all(&many_delayed, Disposition::Retry { failure: failure(), run_after, leaves_lane: false }).await;
-    fill(&many_delayed, "head", 32, heads).await;
-
-    for (shape, fixture) in [
-        ("deep lane", deep_lane),
-        ("many lanes", many_lanes),
-        ("many finished", many_finished),
-        ("many delayed", many_delayed),
-    ] {
-        let cost = fixture.claim_cost().await;
-        assert!(cost * 10 <= base * 13, "{shape}: {cost} steps instead of {base}");
+async fn no_operation_costs_more_beside_a_large_backlog() {
+    let measured = Shape::ALL.map(async |shape| {
+        let few = costs_beside(shape, FEW).await;
+        (shape, few, costs_beside(shape, MANY).await)
+    });
+    for (shape, few, many) in join_all(measured).await {
+        for ((operation, few), (_, many)) in few.named().into_iter().zip(many.named()) {
+            assert!(
+                many * 20 <= few * 21,
+                "{shape:?}: a {operation} costs {many} beside {MANY} rows and {few} beside {FEW}"
+            );
+        }
     }
 }
 

@@ -1,0 +1,220 @@
+//! Making a fixture what a provider would send now: under a key of its own, so that it is no duplicate, and signed by the
+//! route's scheme.
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use data_encoding::{BASE64, HEXLOWER};
+use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
+use sha2::{Sha256, Sha512};
+
+use crate::cli::fixture::Fixture;
+use crate::model::pack::{
+    HmacScheme, KeyForm, KeyRule, Route, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace,
+    Verification,
+};
+use crate::model::time::Timestamp;
+
+/// What Standard Webhooks secrets begin with; it is no part of the key.
+const STANDARD_WEBHOOKS_PREFIX: &str = "whsec_";
+
+/// Gives the fixture a delivery key that none had before: its own one, and the time.
+pub(super) fn renew(fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result<()> {
+    match &fixture.route.delivery_key {
+        None => Ok(()),
+        Some(KeyRule::Header(name)) => {
+            // Without its key it is refused, which may be what it is for.
+            if let Some(key) = fixture.headers.get_mut(name) {
+                *key = HeaderValue::try_from(renewed(key.to_str()?, now))?;
+            }
+            Ok(())
+        }
+        Some(KeyRule::Pointer(pointer)) => {
+            let Ok(mut body) = serde_json::from_slice::<Value>(&fixture.body) else { return Ok(()) };
+            for event in events(&mut body, fixture.route) {
+                match event.pointer_mut(pointer) {
+                    Some(Value::String(key)) => *key = renewed(key, now),
+                    Some(key @ Value::Number(_)) => *key = now.as_millis().into(),
+                    Some(_) | None => {}
+                }
+            }
+            fixture.body = Bytes::from(serde_json::to_vec(&body)?);
+            Ok(())
+        }
+    }
+}
+
+fn renewed(key: &str, now: Timestamp) -> String {
+    format!("{key}-{:x}", now.as_millis())
+}
+
+/// The events of a request's body.
+fn events<'b>(body: &'b mut Value, route: &Route) -> Vec<&'b mut Value> {
+    let Some(list) = &route.event_list else { return vec![body] };
+    match body.pointer_mut(&list.pointer) {
+        Some(Value::Array(events)) => events.iter_mut().collect(),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// Adds the headers by which the route knows its provider.
+pub(super) fn sign(fixture: &mut Fixture<'_>, secret: &str, now: Timestamp) -> anyhow::Result<()> {
+    match &fixture.route.verification {
+        Verification::Plain => Ok(()),
+        Verification::SharedToken { header, .. } => {
+            fixture.headers.insert(header, HeaderValue::from_str(secret)?);
+            Ok(())
+        }
+        Verification::Hmac { scheme, .. } => {
+            let signature = signature(scheme, &mut fixture.headers, &fixture.body, secret, now)?;
+            fixture.headers.insert(&scheme.header, HeaderValue::try_from(signature)?);
+            Ok(())
+        }
+    }
+}
+
+/// The value of the scheme's signature header. A time of signing that has a header of its own is put there.
+fn signature(
+    scheme: &HmacScheme,
+    headers: &mut HeaderMap,
+    body: &[u8],
+    secret: &str,
+    now: Timestamp,
+) -> anyhow::Result<String> {
+    let seconds = now.as_millis().div_euclid(1_000).to_string();
+    let place = scheme.timestamp.as_ref().map(|rule| &rule.place);
+    if let Some(TimestampPlace::Header(name)) = place {
+        headers.insert(name, HeaderValue::try_from(seconds.as_str())?);
+    }
+    let mut signed = Vec::new();
+    for part in &scheme.signed {
+        match part {
+            SignedPart::Body => signed.extend_from_slice(body),
+            SignedPart::Timestamp => signed.extend_from_slice(seconds.as_bytes()),
+            SignedPart::Literal(text) => signed.extend_from_slice(text.as_bytes()),
+            SignedPart::Header(name) => {
+                let value = headers.get(name).with_context(|| format!("the fixture has no header `{name}`"))?;
+                signed.extend_from_slice(value.as_bytes());
+            }
+        }
+    }
+    let key = match scheme.key {
+        KeyForm::Raw => secret.as_bytes().to_vec(),
+        KeyForm::StandardWebhooks => {
+            let text = secret.strip_prefix(STANDARD_WEBHOOKS_PREFIX).unwrap_or(secret);
+            BASE64.decode(text.as_bytes()).context("the secret is not base64 behind `whsec_`")?
+        }
+    };
+    let code = match scheme.hash {
+        SignatureHash::Sha256 => {
+            Hmac::<Sha256>::new_from_slice(&key)?.chain_update(&signed).finalize().into_bytes().to_vec()
+        }
+        SignatureHash::Sha512 => {
+            Hmac::<Sha512>::new_from_slice(&key)?.chain_update(&signed).finalize().into_bytes().to_vec()
+        }
+    };
+    let code = match scheme.encoding {
+        SignatureEncoding::Hex => HEXLOWER.encode(&code),
+        SignatureEncoding::Base64 => BASE64.encode(&code),
+    };
+    Ok(match (&scheme.form, place) {
+        (SignatureForm::Prefixed(prefix), _) => format!("{prefix}{code}"),
+        (SignatureForm::VersionList(version), _) => format!("{version},{code}"),
+        (SignatureForm::Fields(name), Some(TimestampPlace::Field(time))) => format!("{time}={seconds},{name}={code}"),
+        (SignatureForm::Fields(name), _) => format!("{name}={code}"),
+    })
+}
+
+/// The name of the secret that a route asks for.
+pub(super) fn secret_of(route: &Route) -> Option<&str> {
+    match &route.verification {
+        Verification::Plain => None,
+        Verification::SharedToken { secret, .. } | Verification::Hmac { secret, .. } => Some(secret.as_str()),
+    }
+}
+
+/// The first secret in the text of a secret's file.
+pub(super) fn first_secret(text: &str) -> anyhow::Result<&str> {
+    match text.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(secret) => Ok(secret),
+        None => bail!("the secret's file is empty"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::rig::providers::Provider;
+    use crate::guest::parse_manifest;
+    use crate::model::pack::Manifest;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_123);
+    const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+    fn manifest(route: &str) -> Manifest {
+        let text = format!("name = \"p\"\nversion = \"1\"\n[[routes]]\npath = \"p\"\n{route}\n");
+        parse_manifest(&text).unwrap()
+    }
+
+    fn fixture<'m>(manifest: &'m Manifest, headers: &[(&'static str, &str)], body: &'static str) -> Fixture<'m> {
+        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        Fixture { route: &manifest.routes[0], headers, body: Bytes::from_static(body.as_bytes()) }
+    }
+
+    // What the rig signs by each provider's documentation, and what the host's tests hold to be right.
+    #[test]
+    fn presets_are_signed_as_their_providers_sign() {
+        let body = r#"{"id":"one"}"#;
+        for (preset, provider) in [
+            ("github", Provider::GitHub),
+            ("shopify", Provider::Shopify),
+            ("standard-webhooks", Provider::StandardWebhooks),
+            ("stripe", Provider::Stripe),
+        ] {
+            let manifest = manifest(&format!("verify = \"{preset}\"\nsecret = \"s\""));
+            let mut fixture = fixture(&manifest, &[("webhook-id", "msg_1")], body);
+            sign(&mut fixture, SECRET, NOW).unwrap();
+            for (name, value) in provider.signature(SECRET, "msg_1", 1_700_000_000, body.as_bytes()) {
+                assert_eq!(fixture.headers[name], value.as_str(), "{preset}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_is_put_where_it_belongs() {
+        let manifest = manifest("verify = { scheme = \"shared-token\", header = \"x-token\" }\nsecret = \"s\"");
+        let mut fixture = fixture(&manifest, &[], "{}");
+        sign(&mut fixture, "letmein", NOW).unwrap();
+        assert_eq!(fixture.headers["x-token"], "letmein");
+    }
+
+    #[test]
+    fn a_delivery_is_given_a_new_key_wherever_its_key_is() {
+        let by_header = manifest("verify = \"plain\"\ndelivery_key = { header = \"x-id\" }");
+        let mut sent = fixture(&by_header, &[("x-id", "one")], "{}");
+        renew(&mut sent, NOW).unwrap();
+        assert_eq!(sent.headers["x-id"], "one-18bcfe5687b");
+        let by_pointer = manifest("verify = \"plain\"\ndelivery_key = { pointer = \"/id\" }");
+        let mut sent = fixture(&by_pointer, &[], r#"{"id":"one"}"#);
+        renew(&mut sent, NOW).unwrap();
+        assert_eq!(&sent.body[..], br#"{"id":"one-18bcfe5687b"}"#);
+        let list =
+            manifest("verify = \"plain\"\ndelivery_key = { pointer = \"/id\" }\nevent_list = { pointer = \"/e\" }");
+        let mut sent = fixture(&list, &[], r#"{"e":[{"id":"a"},{"id":7},{}]}"#);
+        renew(&mut sent, NOW).unwrap();
+        assert_eq!(&sent.body[..], br#"{"e":[{"id":"a-18bcfe5687b"},{"id":1700000000123},{}]}"#);
+    }
+
+    #[test]
+    fn what_has_no_key_is_left_as_it_is() {
+        let by_header = manifest("verify = \"plain\"\ndelivery_key = { header = \"x-id\" }");
+        let mut sent = fixture(&by_header, &[], "{}");
+        renew(&mut sent, NOW).unwrap();
+        assert!(sent.headers.is_empty());
+        let by_pointer = manifest("verify = \"plain\"\ndelivery_key = { pointer = \"/id\" }");
+        let mut sent = fixture(&by_pointer, &[], "no JSON");
+        renew(&mut sent, NOW).unwrap();
+        assert_eq!(&sent.body[..], b"no JSON");
+    }
+}

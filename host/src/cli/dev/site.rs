@@ -1,0 +1,83 @@
+//! What a host needs so that an author can begin with nothing but a pack: a configuration, secrets, somewhere to send to.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use data_encoding::BASE64;
+
+use super::sign::secret_of;
+use crate::env::Env;
+use crate::model::pack::Manifest;
+
+/// The tenant of an author who names none.
+pub(super) const NAMESPACE: &str = "default";
+
+/// The configuration of a host on whose machine `receiver` takes what is sent to these destinations.
+pub(super) fn configuration(destinations: &BTreeSet<String>, receiver: SocketAddr) -> String {
+    let mut text = format!("namespaces = [\"{NAMESPACE}\"]\n[publish]\nallow_networks = [\"127.0.0.0/8\"]\n");
+    for name in destinations {
+        text.push_str(&format!("[destinations.{name}]\nurl = \"http://{receiver}/{name}\"\n"));
+    }
+    text
+}
+
+/// Makes a secret for each that the pack's routes ask for and that is not there. Returns the names of those made.
+pub(super) fn make_secrets(manifest: &Manifest, folder: &Path, env: &Env) -> io::Result<Vec<String>> {
+    let mut made = Vec::new();
+    for name in manifest.routes.iter().filter_map(secret_of) {
+        if folder.join(NAMESPACE).join(name).exists() {
+            continue;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(name));
+        match file {
+            Ok(file) => {
+                write_secret(file, env)?;
+                made.push(name.to_owned());
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(made)
+}
+
+/// In the form of Standard Webhooks, which serves every other scheme as well.
+fn write_secret(mut file: File, env: &Env) -> io::Result<()> {
+    let mut key = [0; 24];
+    env.entropy.fill(&mut key);
+    writeln!(file, "whsec_{}", BASE64.encode(&key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{Config, Sources};
+    use crate::guest::parse_manifest;
+
+    #[test]
+    fn the_configuration_is_one_and_has_every_destination() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("forebay.toml");
+        let destinations = ["ledger", "ware-house"].map(str::to_owned).into();
+        std::fs::write(&file, configuration(&destinations, "127.0.0.1:9".parse().unwrap())).unwrap();
+        let config = Config::load(&Sources { file: Some(&file), ..Sources::default() }).unwrap();
+        assert_eq!(config.namespaces[0].as_str(), NAMESPACE);
+    }
+
+    #[test]
+    fn secrets_are_made_once() {
+        let text = "name = \"p\"\nversion = \"1\"\n[[routes]]\npath = \"a\"\nverify = \"github\"\nsecret = \"one\"\n\
+                    [[routes]]\npath = \"b\"\nverify = \"stripe\"\nsecret = \"one\"\n";
+        let manifest = parse_manifest(text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env::system();
+        assert_eq!(make_secrets(&manifest, folder.path(), &env).unwrap(), ["one"]);
+        let secret = std::fs::read(folder.path().join("one")).unwrap();
+        assert!(make_secrets(&manifest, folder.path(), &env).unwrap().is_empty());
+        assert_eq!(std::fs::read(folder.path().join("one")).unwrap(), secret);
+    }
+}

@@ -1,0 +1,50 @@
+//! How SQLite goes about the statements of the queue. It keeps no statistics here, so a plan does not change with what is stored.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::store::statement::Statement;
+use crate::store::stored::values;
+use crate::store::{claiming, finalize, lane, unit};
+
+/// What is done to tables: lists of values and their sorting are left out.
+async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {
+    let explain = format!("EXPLAIN QUERY PLAN {text}");
+    let rows = tampering.connection().fetch_all(&explain, values![]).await.unwrap();
+    let steps = rows.iter().map(|row| row.value::<String>(3).unwrap());
+    let tables = ["work_item", "waiting", "lane", "work_item_counter"];
+    let mut steps: Vec<String> =
+        steps.filter(|step| step.split(' ').nth(1).is_some_and(|name| tables.contains(&name))).collect();
+    steps.dedup();
+    steps
+}
+
+// CLM-9: whatever is stored, each statement seeks what it is about.
+#[tokio::test]
+async fn the_queues_statements_seek_by_index() {
+    let fixture = Fixture::new().await;
+    let mut tampering = Tampering::with(&fixture).await;
+    let engine = Engine::Sqlite;
+    let of_rows = |statement: &'static Statement| statement.text(engine, 32);
+    let statements: [(&str, &str, Expect); 13] = [
+        ("claim: look", claiming::CLAIMABLE.of(engine), expect![""]),
+        ("claim: due", claiming::DUE_SQLITE, expect![""]),
+        ("claim: take", of_rows(&claiming::TAKE), expect![""]),
+        ("claim: taken", of_rows(&claiming::TAKEN), expect![""]),
+        ("finish: load", of_rows(&finalize::LOAD), expect![""]),
+        ("finish: end", of_rows(&finalize::END), expect![""]),
+        ("renew", of_rows(&finalize::RENEW), expect![""]),
+        ("renew: held", of_rows(&finalize::HELD), expect![""]),
+        ("promote: delivery lanes", of_rows(&lane::IN_DELIVERY_LANES), expect![""]),
+        ("promote: lanes of sources", of_rows(&lane::IN_SOURCE_LANES), expect![""]),
+        ("promote: blockers", of_rows(&lane::SET_BLOCKERS), expect![""]),
+        ("promote: heads", of_rows(&lane::SET_HEAD), expect![""]),
+        ("count", of_rows(&unit::COUNT_WORK_ITEMS), expect![""]),
+    ];
+    for (name, text, expected) in statements {
+        let steps = plan(&mut tampering, text).await;
+        assert!(steps.iter().all(|step| step.starts_with("SEARCH ")), "{name}: {steps:?}");
+        expected.assert_eq(&steps.join("\n"));
+    }
+    tampering.close().await;
+}
