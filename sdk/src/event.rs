@@ -56,10 +56,15 @@ impl Event {
 
     /// The body, read as JSON. What does not fit is [`Failure::InvalidInput`], and says where, but quotes nothing.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            Failure::InvalidInput(format!("the body is not the JSON that was expected: {}", what(&error)))
-        })
+        read_json("body", &self.body)
     }
+}
+
+/// Reads JSON that came from elsewhere; `thing` is what it is called in the refusal.
+pub(crate) fn read_json<T: DeserializeOwned>(thing: &str, bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        Failure::InvalidInput(format!("the {thing} is not the JSON that was expected: {}", what(&error)))
+    })
 }
 
 /// What is wrong, without the values that serde's own text would quote from the body.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use crate::event::read_json;
 use crate::{Failure, Header, Timestamp};
 
 /// What is to happen. All of it is stored in one transaction with the event's completion: once, or not at all.
@@ -145,6 +147,37 @@ pub struct Action {
     pub due: Due,
 }
 
+impl Action {
+    /// An action with these bytes, due now.
+    pub fn new(name: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self { name: name.into(), body: body.into(), idempotency_key: None, due: Due::Now }
+    }
+
+    /// An action with this value as JSON, due now. [`DueAction::json`] reads it.
+    pub fn json(name: impl Into<String>, value: &impl Serialize) -> Result<Self, Failure> {
+        Ok(Self::new(name, serde_json::to_vec(value)?))
+    }
+
+    /// With what tells it from others: as long as the host knows an action of this tenant and pack with this key, no second
+    /// one is stored.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Due so long after it is stored.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.due = Due::After(delay);
+        self
+    }
+
+    /// Due at this time.
+    pub fn at(mut self, time: Timestamp) -> Self {
+        self.due = Due::At(time);
+        self
+    }
+}
+
 /// An action that has come due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueAction {
@@ -162,4 +195,25 @@ pub struct DueAction {
     pub due_at: Timestamp,
     /// How often it has been tried, this time included.
     pub attempt: u32,
+}
+
+impl DueAction {
+    /// The body, read as JSON. What does not fit is [`Failure::InvalidInput`], and says where, but quotes nothing.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        read_json("action", &self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_is_read_as_it_was_written() {
+        let action = Action::json("remind", &[1, 2]).unwrap().after(Duration::from_secs(60)).idempotency_key("k");
+        assert_eq!((action.due, action.idempotency_key.as_deref()), (Due::After(Duration::from_secs(60)), Some("k")));
+        let due = crate::testing::due(&action);
+        assert_eq!(due.json::<[u8; 2]>().unwrap(), [1, 2]);
+        assert!(matches!(due.json::<String>(), Err(Failure::InvalidInput(_))));
+    }
 }

@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::log::Level;
-use crate::{Connector, Event, Failure, Header, HttpRequest, HttpResponse, Output, Prepared, Read, Reading, Timestamp};
+use crate::{
+    Action, Connector, Due, DueAction, Event, Failure, Header, HttpRequest, HttpResponse, Output, Prepared, Read,
+    Reading, Timestamp,
+};
 
 /// An event with these kept headers and this body, as a first attempt.
 pub fn event(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Event {
@@ -19,6 +22,24 @@ pub fn event(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Event {
         content_type: "application/json".to_owned(),
         headers: headers.iter().map(|(name, value)| Header::new(*name, *value)).collect(),
         body: body.into(),
+        attempt: 1,
+    }
+}
+
+/// An action as `apply` gets it, had the event of [`event`] brought it about, as a first attempt.
+pub fn due(action: &Action) -> DueAction {
+    let stored_at = Timestamp::from_millis(1_700_000_000_000);
+    DueAction {
+        id: "msg_0000000000007000800000000000000a".to_owned(),
+        namespace: "test".to_owned(),
+        event_id: "evt_0000000000007000800000000000000a".to_owned(),
+        name: action.name.clone(),
+        body: action.body.clone(),
+        due_at: match action.due {
+            Due::Now => stored_at,
+            Due::After(delay) => stored_at + delay,
+            Due::At(time) => time,
+        },
         attempt: 1,
     }
 }
@@ -128,6 +149,12 @@ impl TestHost {
                 C::run(event, state, &readings).map(Some)
             }
         })
+    }
+
+    /// Applies an action that came due, as the host does.
+    pub fn apply<C: Connector>(&mut self, action: &DueAction) -> Result<Output, Failure> {
+        self.now = Some(action.due_at);
+        self.call(|| C::apply(action))
     }
 }
 

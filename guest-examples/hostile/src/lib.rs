@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use forebay_sdk::{
-    Action, Connector, Due, Event, Failure, HttpRequest, HttpResponse, Message, Output, Prepared, Read, Reading, clock,
-    log, random,
+    Action, Connector, DueAction, Event, Failure, HttpRequest, HttpResponse, Message, Output, Prepared, Read, Reading,
+    clock, log, random,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,27 +18,77 @@ forebay_sdk::export!(Hostile);
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Deed {
     PrepareLoop,
-    PreparePanic { message: String },
-    PrepareRead { keys: Vec<String> },
-    PrepareReadOf { reader: String, keys: Vec<String> },
-    PrepareState { bytes: usize },
+    PreparePanic {
+        message: String,
+    },
+    PrepareRead {
+        keys: Vec<String>,
+    },
+    PrepareReadOf {
+        reader: String,
+        keys: Vec<String>,
+    },
+    PrepareState {
+        bytes: usize,
+    },
     Loop,
     Allocate,
     AllocateCarefully,
-    Panic { message: String },
-    Return { bytes: usize },
-    Log { lines: u32, bytes: usize },
+    Panic {
+        message: String,
+    },
+    Return {
+        bytes: usize,
+    },
+    Log {
+        lines: u32,
+        bytes: usize,
+    },
     Abort,
     Recurse,
-    Reject { reason: String },
-    Invalid { reason: String },
-    Retry { delay_ms: Option<u64>, reason: String },
-    Other { reason: String },
-    Emit { count: u32, destination: String },
-    EmitFields { content_type: String, header: String, value: String },
-    EmitLater { after_ms: u64, at_ms: i64, expire_at_ms: i64 },
-    Act,
-    Note { text: String },
+    Reject {
+        reason: String,
+    },
+    Invalid {
+        reason: String,
+    },
+    Retry {
+        delay_ms: Option<u64>,
+        reason: String,
+    },
+    Other {
+        reason: String,
+    },
+    Emit {
+        count: u32,
+        destination: String,
+    },
+    EmitFields {
+        content_type: String,
+        header: String,
+        value: String,
+    },
+    EmitLater {
+        after_ms: u64,
+        at_ms: i64,
+        expire_at_ms: i64,
+    },
+    Act {
+        #[serde(default)]
+        after_ms: u64,
+        #[serde(default)]
+        key: Option<String>,
+        /// What is done when it is due.
+        #[serde(default)]
+        deed: Option<Box<Deed>>,
+    },
+    /// Fails before this attempt.
+    Until {
+        attempt: u32,
+    },
+    Note {
+        text: String,
+    },
     Draw,
     TellReadings,
 }
@@ -101,9 +151,19 @@ impl Connector for Hostile {
         Ok(records.into_iter().map(|(key, value)| (key, value.into_bytes())).collect())
     }
 
-    fn run(_: &Event, deed: Deed, readings: &[Reading]) -> Result<Output, Failure> {
+    fn run(event: &Event, deed: Deed, readings: &[Reading]) -> Result<Output, Failure> {
+        deed.perform(event.attempt, readings)
+    }
+
+    fn apply(action: &DueAction) -> Result<Output, Failure> {
+        action.json::<Deed>()?.perform(action.attempt, &[])
+    }
+}
+
+impl Deed {
+    fn perform(self, attempt: u32, readings: &[Reading]) -> Result<Output, Failure> {
         let message = || Message::new("sink", "text/plain", "hello");
-        match deed {
+        match self {
             Deed::PrepareLoop
             | Deed::PreparePanic { .. }
             | Deed::PrepareRead { .. }
@@ -145,11 +205,13 @@ impl Connector for Hostile {
                 .message(message().after(Duration::from_millis(after_ms)))
                 .message(message().at(forebay_sdk::Timestamp::from_millis(at_ms)))
                 .message(message().expire_at(forebay_sdk::Timestamp::from_millis(expire_at_ms)))),
-            Deed::Act => {
-                let action =
-                    Action { name: "later".to_owned(), body: Vec::new(), idempotency_key: None, due: Due::Now };
-                Ok(Output::new().action(action))
+            Deed::Act { after_ms, key, deed } => {
+                let deed = deed.map_or_else(|| Deed::Note { text: "applied".to_owned() }, |deed| *deed);
+                let action = Action::json("later", &deed)?.after(Duration::from_millis(after_ms));
+                Ok(Output::new().action(Action { idempotency_key: key, ..action }))
             }
+            Deed::Until { attempt: wanted } if attempt < wanted => Err(Failure::Other(format!("attempt {attempt}"))),
+            Deed::Until { .. } => Ok(Output::new().note(format!("attempt {attempt}"))),
             Deed::Note { text } => Ok(Output::new().note(text)),
             Deed::Draw => {
                 let (time, first, second) = (clock::now().as_millis(), random::next(), random::next());

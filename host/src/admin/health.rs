@@ -19,12 +19,18 @@ const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const WORK_ITEMS: &str = "forebay_work_items";
 const MESSAGES: &str = "forebay_messages";
+const OLDEST_UNCERTAIN: &str = "forebay_oldest_uncertain_seconds";
 const STATS_FAILURES: &str = "forebay_stats_failures_total";
 
 /// Says what the metrics of this module mean.
 pub fn describe() {
     describe_gauge!(WORK_ITEMS, "WorkItems now, by state");
     describe_gauge!(MESSAGES, "Messages now, by state");
+    describe_gauge!(
+        OLDEST_UNCERTAIN,
+        metrics::Unit::Seconds,
+        "Age of the oldest attempt whose outcome nobody knows and that an operator is asked about; 0 if there is none"
+    );
     describe_counter!(STATS_FAILURES, "Scrapes whose counts by state could not be read");
 }
 
@@ -70,6 +76,13 @@ async fn store_trouble(store: &Store) -> Option<String> {
 pub(super) async fn metrics(State(parts): State<AdminParts>) -> Response {
     match tokio::time::timeout(PROBE_TIMEOUT, parts.store.stats()).await {
         Ok(Ok(stats)) => publish(&stats),
+        Ok(Err(_)) | Err(_) => counter!(STATS_FAILURES).increment(1),
+    }
+    match tokio::time::timeout(PROBE_TIMEOUT, parts.store.oldest_uncertain()).await {
+        Ok(Ok(since)) => {
+            let age = since.map_or(Duration::ZERO, |since| parts.env.now().since(since));
+            gauge!(OLDEST_UNCERTAIN).set(age.as_secs_f64());
+        }
         Ok(Err(_)) | Err(_) => counter!(STATS_FAILURES).increment(1),
     }
     ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], parts.metrics.render()).into_response()

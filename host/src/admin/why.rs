@@ -92,6 +92,11 @@ fn ended(detail: &MessageDetail, state: MessageState) -> Words {
             Some(format!("Find out, then: forebay message resolve {id} --as retry|published|dead")),
         ),
         MessageState::Published => ("It was published.".to_owned(), None),
+        MessageState::HandedOff => {
+            let work_item = detail.action.as_ref().and_then(|action| action.work_item);
+            let advice = work_item.map(|id| format!("What became of it: forebay work-item show {id}"));
+            ("It was an action, and was handed off to its pack when it was due.".to_owned(), advice)
+        }
         MessageState::Cancelled => ("It was cancelled.".to_owned(), None),
         MessageState::Expired => ("It was of no more use before it could be published.".to_owned(), None),
         MessageState::Dead => (

@@ -111,6 +111,7 @@ pub struct MessageCounts {
     pub cancelled: u64,
     pub expired: u64,
     pub dead: u64,
+    pub handed_off: u64,
 }
 
 /// An event in a listing.
@@ -176,6 +177,7 @@ pub struct WorkItem {
     pub replayed_at: Option<String>,
     pub output_sha256: Option<String>,
     pub reads: Option<Reads>,
+    pub action: Option<String>,
 }
 
 /// `POST /api/v1/work-items/{id}/replay`.
@@ -204,6 +206,7 @@ pub struct MessageSummary {
     pub event_id: String,
     pub work_item_id: String,
     pub namespace: String,
+    pub adapter: String,
     pub destination: String,
     pub state: String,
     pub generation: u32,
@@ -238,6 +241,21 @@ pub struct MessageDetail {
     pub error: Option<String>,
     /// Its attempts, of all generations, of which nobody knows what they did: it may have arrived once more for each.
     pub uncertain_attempts: u32,
+    /// What it is, if it goes to its pack's flow.
+    pub action: Option<Action>,
+}
+
+/// Work of a pack's own.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Action {
+    /// What to do, in the pack's own words.
+    pub name: String,
+    /// The pack.
+    pub pack: String,
+    /// The generation that applies it.
+    pub generation: u32,
+    /// What it was handed off as, once it was.
+    pub work_item: Option<String>,
 }
 
 /// A body, or the beginning of one.
@@ -345,6 +363,7 @@ impl From<store::Stats> for Stats {
                 cancelled: messages(MessageState::Cancelled),
                 expired: messages(MessageState::Expired),
                 dead: messages(MessageState::Dead),
+                handed_off: messages(MessageState::HandedOff),
             },
         }
     }
@@ -417,6 +436,7 @@ impl From<store::WorkItemDetail> for WorkItem {
             replayed_at: item.replayed_at.map(rfc3339),
             output_sha256: item.output_digest.map(|digest| data_encoding::HEXLOWER.encode(&digest)),
             reads: Reads::of(&item.reads),
+            action: item.action.map(|id| id.to_string()),
         }
     }
 }
@@ -429,6 +449,7 @@ impl From<store::MessageSummary> for MessageSummary {
             event_id: entry.event_id.to_string(),
             work_item_id: entry.work_item_id.to_string(),
             namespace: entry.namespace.to_string(),
+            adapter: if entry.destination.is_flow() { "flow" } else { "http" }.to_owned(),
             destination: entry.destination.to_string(),
             state: entry.state.as_str().to_owned(),
             generation: entry.generation,
@@ -455,6 +476,12 @@ impl From<store::MessageDetail> for MessageDetail {
             status: detail.status,
             error: detail.error,
             uncertain_attempts: detail.uncertain_attempts,
+            action: detail.action.map(|action| Action {
+                name: action.name,
+                pack: action.pack.to_string(),
+                generation: action.generation.0,
+                work_item: action.work_item.map(|id| id.to_string()),
+            }),
         }
     }
 }

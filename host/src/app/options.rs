@@ -99,6 +99,7 @@ pub(super) fn timeline(config: &Config, directories: &Directories) -> TimelineOp
         poll: config.timeline.poll,
         claimed_max: config.timeline.claimed_max,
         memory_bytes: config.timeline.memory_bytes,
+        namespace_weights: config.namespace_weights.clone(),
         clock_uncertainty_max: config.timeline.clock_uncertainty_max,
         checkpoints: checkpoints(config, directories),
     }

@@ -91,6 +91,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     }
     check_networks(&document.publish.allow_networks, &mut settings);
     let namespaces = check_namespaces(document.namespaces.0, &mut settings);
+    let namespace_weights = check_weights(&document.timeline.namespace_weights, &namespaces, &mut settings);
     let admin = check_admin(document.admin, &mut settings);
     let checkpoints = document.checkpoints.check(&mut settings);
     let in_flight_max = document.publish.in_flight_max.min(document.timeline.claimed_max);
@@ -102,6 +103,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     }
     Ok(Config {
         namespaces,
+        namespace_weights,
         intake: document.intake,
         admin,
         inbound: document.inbound,
@@ -157,6 +159,35 @@ fn check_namespaces(names: Vec<String>, settings: &mut Settings) -> Vec<Namespac
         }
     }
     seen.into_iter().collect()
+}
+
+/// The largest weight of a tenant, as of a destination.
+const WEIGHT_MAX: u32 = 1_000;
+
+/// `namespace=weight` each.
+fn check_weights(texts: &[String], known: &[Namespace], settings: &mut Settings) -> BTreeMap<Namespace, u32> {
+    const KEY: &str = "timeline.namespace_weights";
+    let mut weights = BTreeMap::new();
+    for text in texts {
+        let parsed =
+            text.split_once('=').map(|(name, weight)| (name.trim().parse::<Namespace>(), weight.trim().parse()));
+        match parsed {
+            Some((Ok(namespace), Ok(weight))) if (1..=WEIGHT_MAX).contains(&weight) => {
+                if !known.contains(&namespace) {
+                    settings.refuse(KEY, format_args!("weighs `{namespace}`, which `namespaces` does not name"));
+                } else if weights.insert(namespace.clone(), weight).is_some() {
+                    settings.refuse(KEY, format_args!("weighs `{namespace}` twice"));
+                }
+            }
+            Some(_) | None => {
+                let shown: String = text.chars().take(80).collect();
+                let reason =
+                    format!("has `{shown}`, and must have `namespace=weight` with a weight from 1 to {WEIGHT_MAX}");
+                settings.refuse(KEY, reason);
+            }
+        }
+    }
+    weights
 }
 
 fn check_admin(admin: AdminDocument, settings: &mut Settings) -> AdminConfig {

@@ -74,7 +74,7 @@ impl DestinationDocument {
     /// `in_flight_max` is what all destinations together may have in flight.
     pub(super) fn check(self, name: &str, in_flight_max: usize, settings: &mut Settings) -> Option<Destination> {
         let path = |key: &str| format!("destinations.{name}.{key}");
-        let parsed_name = name.parse::<DestinationName>().map_err(|error| {
+        let parsed_name = DestinationName::configured(name).map_err(|error| {
             settings.refuse(&format!("destinations.{name}"), format_args!("is no destination: {error}"));
         });
         let url = match self.url.as_deref() {

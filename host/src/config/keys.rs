@@ -177,7 +177,19 @@ pub(super) const KEYS: &[Key] = &[
         65_536,
         "Messages that one shard may have claimed at once. At least twice every `in_flight_messages`.",
     ),
-    number("timeline.memory_mib", 8, 65_536, "Caches and write buffers of all shards together."),
+    number(
+        "timeline.memory_mib",
+        8,
+        65_536,
+        "Caches and write buffers of all shards together. What waits in a shard's queues fits into its part, or the host does \
+         not start.",
+    ),
+    key(
+        "timeline.namespace_weights",
+        Kind::List,
+        "Shares of outbound service, `namespace=weight` with a weight from 1 to 1,000 (`acme=4`); every other tenant's is 1. A \
+         tenant's share is the same over however many destinations and keys it sends.",
+    ),
     number(
         "timeline.clock_uncertainty_max_ms",
         5,

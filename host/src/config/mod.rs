@@ -23,6 +23,7 @@ mod sources;
 mod tests;
 mod units;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
@@ -47,6 +48,8 @@ pub const TOKEN_BYTES_MIN: usize = 16;
 pub struct Config {
     /// The tenants; at least one, none twice.
     pub namespaces: Vec<Namespace>,
+    /// Their shares of outbound service; that of one that is not here is 1.
+    pub namespace_weights: BTreeMap<Namespace, u32>,
     /// Admission.
     pub intake: IntakeConfig,
     /// The operators' listener.

@@ -128,6 +128,8 @@ pub struct TimelineConfig {
     /// Block cache and write buffers of all shards together.
     #[serde(rename = "memory_mib", with = "units::mib")]
     pub memory_bytes: usize,
+    /// Tenants' shares of outbound service, as `namespace=weight`.
+    pub namespace_weights: Vec<String>,
     /// The widest clock interval that messages are published under.
     #[serde(rename = "clock_uncertainty_max_ms", with = "units::millis")]
     pub clock_uncertainty_max: Duration,
@@ -279,6 +281,7 @@ impl Default for TimelineConfig {
             poll: Duration::from_millis(500),
             claimed_max: 1_024,
             memory_bytes: 64 * units::MIB,
+            namespace_weights: Vec::new(),
             clock_uncertainty_max: Duration::from_secs(1),
         }
     }

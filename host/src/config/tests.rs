@@ -345,3 +345,31 @@ fn addresses_that_are_no_destinations_are_checked() {
     assert_eq!((config.readers[0].pack.as_str(), config.readers[0].reader.is_none()), ("hubspot", true));
     assert_eq!(config.readers[0].origin.to_string(), "https://eu.example/v1");
 }
+
+// DRR-1
+#[test]
+fn tenants_have_the_weights_that_they_are_given_and_nobody_else_has_one() {
+    let weighed = |weights: &str| {
+        load(&format!("namespaces = ['acme', 'globex']\n[timeline]\nnamespace_weights = {weights}\n"), &[])
+    };
+    let config = weighed("['acme=4', 'globex = 1000']").unwrap();
+    let expected = [("acme".parse().unwrap(), 4), ("globex".parse().unwrap(), 1_000)];
+    assert_eq!(config.namespace_weights, expected.into());
+    for (wrong, reason) in [
+        ("['umbrella=2']", "weighs `umbrella`, which `namespaces` does not name"),
+        ("['acme=2', 'acme=3']", "weighs `acme` twice"),
+        ("['acme=0']", "has `acme=0`, and must have `namespace=weight` with a weight from 1 to 1000"),
+        ("['acme=1001']", "has `acme=1001`"),
+        ("['acme']", "has `acme`"),
+        ("['=4']", "has `=4`"),
+    ] {
+        let refusal = weighed(wrong).unwrap_err().to_string();
+        assert!(refusal.contains(reason), "{wrong}: {refusal}");
+    }
+}
+
+#[test]
+fn a_packs_flow_is_no_destination_to_configure() {
+    let refusal = load("[destinations.'flow:github']\nurl = 'http://a/'\n", &[]).unwrap_err().to_string();
+    assert!(refusal.contains("destinations.flow:github"), "{refusal}");
+}

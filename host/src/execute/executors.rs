@@ -30,11 +30,12 @@ use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::LeaseToken;
+use crate::model::message::DueAction;
 use crate::model::names::PackName;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, GenerationNumber};
-use crate::model::reading::{ReadWish, Reading, RecordedReads, RunRecord};
+use crate::model::reading::{ReadWish, Reading};
 use crate::model::time::Timestamp;
-use crate::model::work_item::ClaimedWorkItem;
+use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{Disposition, Finish, Store, Successor};
 
 /// How much longer than its deadline a flow may take to say itself that it ran out of time: it knows where it was.
@@ -102,6 +103,13 @@ struct Row {
     slot: Slot,
     /// How many rows its slot has been handed on by since it was taken.
     handoffs: u32,
+}
+
+/// What a row is executed with.
+struct Input {
+    event: Event,
+    /// What is applied, if it is no Event's own WorkItem.
+    action: Option<DueAction>,
 }
 
 impl Executors {
@@ -233,7 +241,7 @@ impl Executors {
 
 impl Shared {
     /// Fails a row that has no input, for that reason.
-    async fn fail_without_event(self: Arc<Self>, row: Row, reason: &'static str) {
+    async fn fail_without_input(self: Arc<Self>, row: Row, reason: &'static str) {
         let failure = Failure::new(FailureClass::Host, reason);
         self.signals.failed(failure.class);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
@@ -241,29 +249,31 @@ impl Shared {
         self.record(row, disposition).await;
     }
 
-    /// Works one event off, from its loaded input to its recorded outcome.
-    async fn execute(self: Arc<Self>, row: Row, event: Event, seat: Seat) {
+    /// Works one row off, from its loaded input to its recorded outcome.
+    async fn execute(self: Arc<Self>, row: Row, input: Input, seat: Seat) {
+        let event = &input.event;
+        let since = input.action.as_ref().map_or(event.received_at, |action| action.due_at);
         let mut times = StageTimes {
-            queued: row.claim.sent_at.since(event.received_at),
+            queued: row.claim.sent_at.since(since),
             claim: row.claim.answered.saturating_sub(row.claim.sent),
             load: self.monotonic().saturating_sub(row.claim.answered),
             ..StageTimes::default()
         };
-        let (ended, terms) = match self.flow_for(&row.item, &event) {
+        let (ended, terms) = match self.flow_for(&row.item, event) {
             Err(ended) => {
                 drop(seat);
                 (ended, LaneTerms::DEFAULT)
             }
-            Ok((flow, terms)) => (self.run_isolated(&flow, &row, &event, seat, &mut times).await, terms),
+            Ok((flow, terms)) => (self.run_isolated(&flow, &row, &input, seat, &mut times).await, terms),
         };
         self.count(&ended);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
-        let Some(disposition) = conclude::disposition(ended, &row.item, &event, terms.failed_head, retry, now) else {
+        let Some(disposition) = conclude::disposition(ended, &row.item, event, terms.failed_head, retry, now) else {
             return;
         };
         // Its body is of no more use, and recording may take a while.
         let event_id = event.id;
-        drop(event);
+        drop(input);
         let finishing = self.monotonic();
         match self.hands_over(&row, &disposition, terms.coalescing) {
             true => Arc::clone(&self).hand_over(row, disposition).await,
@@ -283,6 +293,10 @@ impl Shared {
         let Some(flow) = self.parts.generations.get(&self.parts.pack, item.generation) else {
             return Err(Ended::Released);
         };
+        if item.work_type == WorkType::WorkflowActionApply {
+            // It is the pack's own, whatever route its event came by, and stands in no lane.
+            return Ok((flow, LaneTerms::DEFAULT));
+        }
         match LaneTerms::of(flow.manifest(), event) {
             Some(terms) => Ok((flow, terms)),
             None => refuse(format!("generation {} does not declare the route `{}`", item.generation, event.route)),
@@ -294,11 +308,11 @@ impl Shared {
         &self,
         flow: &Arc<dyn Flow>,
         row: &Row,
-        event: &Event,
+        input: &Input,
         seat: Seat,
         times: &mut StageTimes,
     ) -> Ended {
-        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, event, seat, times)).catch_unwind();
+        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, input, seat, times)).catch_unwind();
         let ended = tokio::select! {
             biased;
             () = row.held.lost() => return Ended::Lost,
@@ -313,19 +327,25 @@ impl Shared {
         })
     }
 
-    /// `prepare`, the reads that it asks for, then `run`, under one deadline.
+    /// `prepare`, the reads that it asks for, then `run`, under one deadline; or `apply` under it.
     async fn run_flow(
         &self,
         flow: &Arc<dyn Flow>,
         item: &ClaimedWorkItem,
-        event: &Event,
+        input: &Input,
         seat: Seat,
         times: &mut StageTimes,
     ) -> Ended {
+        let event = &input.event;
         let limit = flow.manifest().limits.deadline.min(self.parts.options.deadline_max);
         let deadline = env::deadline(limit);
         let whole = async {
             let preparing = self.monotonic();
+            if let Some(action) = &input.action {
+                let output = flow.apply(event, action, item.attempt, deadline).await;
+                times.run = self.monotonic().saturating_sub(preparing);
+                return output.map(|output| Ended::ran(output, Vec::new()));
+            }
             let prepared = flow.prepare(event, item.attempt, deadline).await;
             let prepared_at = self.monotonic();
             times.prepare = prepared_at.saturating_sub(preparing);
@@ -338,9 +358,7 @@ impl Shared {
             times.read = (!readings.is_empty()).then(|| running.saturating_sub(prepared_at));
             let output = flow.run(event, item.attempt, state, &readings, deadline).await;
             times.run = self.monotonic().saturating_sub(running);
-            let output = output?;
-            let record = RunRecord { output_digest: output.digest(), reads: RecordedReads::of(readings) };
-            Ok(Ended::Ran { note: output.note, messages: output.messages, record })
+            output.map(|output| Ended::ran(output, readings))
         };
         match timeout_at(deadline + DEADLINE_GRACE, whole).await {
             // It goes back unspent: that the host is full is not the event's failure.
@@ -380,9 +398,9 @@ impl Shared {
     fn count(&self, ended: &Ended) {
         match ended {
             Ended::Ignored { .. } => self.signals.ignored.increment(1),
-            Ended::Ran { messages, .. } => {
+            Ended::Ran { messages, actions, .. } => {
                 self.signals.done.increment(1);
-                self.signals.messages.increment(messages.len() as u64);
+                self.signals.messages.increment((messages.len() + actions.len()) as u64);
             }
             Ended::Failed(failure) => self.signals.failed(failure.class),
             Ended::Released => self.signals.released.increment(1),

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 use crate::guest::{Decoded, FlowOutput, LoadedGeneration, Prepared, ReadRequest, ReadResponse};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::message::DueAction;
 use crate::model::pack::{Manifest, Reader};
 use crate::model::reading::Reading;
 use crate::model::time::Timestamp;
 
-/// One generation's `prepare`, batch reads and `run`. The executor drops a call that has not ended by its deadline.
+/// One generation's `prepare`, batch reads, `run` and `apply`. The executor drops a call that has not ended by its deadline.
 pub trait Flow: Send + Sync {
     /// What the pack declares.
     fn manifest(&self) -> &Arc<Manifest>;
@@ -53,6 +54,15 @@ pub trait Flow: Send + Sync {
         attempt: u32,
         state: Bytes,
         readings: &'a [Reading],
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
+
+    /// Applies an action that came due, and that the event brought about.
+    fn apply<'a>(
+        &'a self,
+        event: &'a Event,
+        action: &'a DueAction,
+        attempt: u32,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
 }
@@ -101,6 +111,16 @@ impl Flow for LoadedGeneration {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
         LoadedGeneration::run(self, event, attempt, state, readings, deadline).boxed()
+    }
+
+    fn apply<'a>(
+        &'a self,
+        event: &'a Event,
+        action: &'a DueAction,
+        attempt: u32,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        LoadedGeneration::apply(self, event, action, attempt, deadline).boxed()
     }
 }
 
@@ -155,7 +175,17 @@ impl Flow for NoopFlow {
         _: &'a [Reading],
         _: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
-        ready(Ok(FlowOutput { note: None, messages: Vec::new() })).boxed()
+        ready(Ok(FlowOutput::NOTHING)).boxed()
+    }
+
+    fn apply<'a>(
+        &'a self,
+        _: &'a Event,
+        _: &'a DueAction,
+        _: u32,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        ready(Ok(FlowOutput::NOTHING)).boxed()
     }
 }
 

@@ -54,7 +54,7 @@ pub fn describe() {
 }
 
 /// The work types that executors serve; rows of others are left to hosts that know them.
-pub const SERVED_WORK_TYPES: [WorkType; 1] = [WorkType::ConnectorEvent];
+pub const SERVED_WORK_TYPES: [WorkType; 2] = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
 
 /// How many slots a pack gets, and the most that is known to be safe: what one writer commits together, and well below
 /// what the guest engine has instances for. More are allowed and logged as unsafe.

@@ -18,6 +18,7 @@ use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, WorkItemId};
+use crate::model::message::DueAction;
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
     Reader, Route, Verification,
@@ -59,7 +60,7 @@ pub(crate) struct ScriptedFlow {
 }
 
 pub(crate) fn succeed() -> Step {
-    Step::Succeed(FlowOutput { note: None, messages: Vec::new() })
+    Step::Succeed(FlowOutput::NOTHING)
 }
 
 /// A manifest with the route of the deliveries, ordered by source where an event has a source key.
@@ -325,7 +326,7 @@ impl Flow for ScriptedFlow {
             assert_eq!(state, "state");
             // A test that does not listen has no receiver any more.
             let _ = self.started.send(event.id);
-            let nothing = FlowOutput { note: None, messages: Vec::new() };
+            let nothing = FlowOutput::NOTHING;
             match (self.script)(event, attempt) {
                 Step::Succeed(output) => Ok(output),
                 Step::Ignore => panic!("an ignored event is not run"),
@@ -336,6 +337,25 @@ impl Flow for ScriptedFlow {
                     gate.acquire().await.unwrap().forget();
                     Ok(nothing)
                 }
+            }
+        }
+        .boxed()
+    }
+
+    /// As `run` would, with the action's name for a note.
+    fn apply<'a>(
+        &'a self,
+        event: &'a Event,
+        action: &'a DueAction,
+        attempt: u32,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        async move {
+            let _ = self.started.send(event.id);
+            match (self.script)(event, attempt) {
+                Step::Succeed(output) => Ok(FlowOutput { note: Some(action.name.clone()), ..output }),
+                Step::Fail(class) => Err(Failure::new(class, "as scripted")),
+                Step::Ignore | Step::Panic | Step::Hang | Step::Wait(_) => panic!("no script says so of an action"),
             }
         }
         .boxed()

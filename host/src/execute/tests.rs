@@ -38,7 +38,7 @@ fn message(due: Due) -> EmittedMessage {
 }
 
 fn emit_one() -> Step {
-    Step::Succeed(FlowOutput { note: Some("sent".to_owned()), messages: vec![message(Due::Now)] })
+    Step::Succeed(FlowOutput { note: Some("sent".to_owned()), messages: vec![message(Due::Now)], actions: Vec::new() })
 }
 
 async fn run_all(harness: &Harness, executors: &Executors) -> usize {

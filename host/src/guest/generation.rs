@@ -24,6 +24,7 @@ use super::{Ceilings, FlowOutput, GuestOptions, LoadError, Prepared, check, engi
 use crate::env::Env;
 use crate::model::event::Event;
 use crate::model::failure::Failure;
+use crate::model::message::DueAction;
 use crate::model::pack::{GenerationNumber, GuestLimits, Manifest};
 use crate::model::reading::Reading;
 
@@ -278,7 +279,30 @@ impl LoadedGeneration {
         let flow = call.connector.forebay_connector_flow();
         let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &readings)).await;
         call.measure(self, meter);
-        output(call.finish(self, result)?, &self.manifest, event)
+        output(call.finish(self, result)?, &self.manifest, event.received_at)
+    }
+
+    /// Calls `apply` with an action that came due, and that `event` brought about.
+    pub async fn apply(
+        &self,
+        event: &Event,
+        action: &DueAction,
+        attempt: u32,
+        deadline: tokio::time::Instant,
+    ) -> Result<FlowOutput, Failure> {
+        let mut call = Call::start(self, CallState::for_action(&self.manifest, event, action), deadline).await?;
+        let argument = wire::DueAction {
+            id: action.id.to_string(),
+            namespace: event.namespace.as_str().to_owned(),
+            event_id: event.id.to_string(),
+            name: action.name.clone(),
+            body: action.body.to_vec(),
+            due_at: action.due_at.as_millis(),
+            attempt,
+        };
+        let flow = call.connector.forebay_connector_flow();
+        let result = within(deadline, flow.call_apply(&mut call.store, &argument)).await;
+        output(call.finish(self, result)?, &self.manifest, action.due_at)
     }
 }
 

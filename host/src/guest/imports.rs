@@ -13,6 +13,7 @@ use super::bindings::forebay::connector::{clock, config, diagnostics, log, rando
 use super::limits::MemoryLimits;
 use crate::model::event::Event;
 use crate::model::failure::FAILURE_TEXT_BYTES_MAX;
+use crate::model::message::DueAction;
 use crate::model::pack::{GenerationNumber, ImportName, Manifest, Reader};
 use crate::model::time::Timestamp;
 
@@ -27,6 +28,8 @@ pub(super) enum Entry {
     DecodeRead,
     /// `flow.run`.
     Run,
+    /// `flow.apply`.
+    Apply,
 }
 
 impl Entry {
@@ -37,6 +40,7 @@ impl Entry {
             Entry::EncodeRead => "encode-read",
             Entry::DecodeRead => "decode-read",
             Entry::Run => "run",
+            Entry::Apply => "apply",
         }
     }
 }
@@ -97,6 +101,13 @@ impl CallState {
         asked.copy_from_slice(&digest.finalize()[..16]);
         let random = Draws { event: asked, generation: number.0, call: entry.as_str(), drawn: 0 };
         Self::new(manifest, origin, now, random)
+    }
+
+    /// The state of a call that applies an action: its time is when the action was due, and its randomness the action's own.
+    pub(super) fn for_action(manifest: &Arc<Manifest>, event: &Event, action: &DueAction) -> Self {
+        let of_event = Self::for_call(manifest, event, Entry::Apply);
+        let random = Draws { event: *action.id.as_bytes(), ..of_event.random };
+        Self { now: action.due_at, random, ..of_event }
     }
 
     /// The state of an instance that is made to see whether it can be made, and never called.

@@ -115,6 +115,26 @@ pub struct FlowOutput {
     pub note: Option<String>,
     /// What it emits; destinations are checked against the manifest.
     pub messages: Vec<EmittedMessage>,
+    /// Work of its own, for later.
+    pub actions: Vec<EmittedAction>,
+}
+
+impl FlowOutput {
+    /// Nothing happens.
+    pub const NOTHING: FlowOutput = FlowOutput { note: None, messages: Vec::new(), actions: Vec::new() };
+}
+
+/// An action as a flow emits it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmittedAction {
+    /// What to do, in the pack's own words.
+    pub name: String,
+    /// What it needs to know.
+    pub body: Bytes,
+    /// What tells it from others: a second one with the same key is not stored.
+    pub idempotency_key: Option<String>,
+    /// When it is due.
+    pub due: Due,
 }
 
 /// A message as a flow emits it.

@@ -8,8 +8,8 @@ use http::{HeaderName, HeaderValue};
 
 use super::bindings::forebay::connector::types as wire;
 use super::reads::wishes;
-use super::{Due, EmittedMessage, FlowOutput, Prepared};
-use crate::model::event::{Event, Header};
+use super::{Due, EmittedAction, EmittedMessage, FlowOutput, Prepared};
+use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::message::is_reserved_header;
 use crate::model::names::DestinationName;
@@ -20,6 +20,8 @@ use crate::model::time::Timestamp;
 const NOTE_BYTES_MAX: usize = 1_024;
 /// The longest ordering or idempotency key.
 const KEY_BYTES_MAX: usize = 255;
+/// The longest name of an action.
+const ACTION_NAME_BYTES_MAX: usize = 255;
 /// Headers of one message.
 const HEADERS_MAX: usize = 64;
 /// The furthest future that a message can be meant for: ten years.
@@ -39,24 +41,23 @@ pub(super) fn prepared(
     }
 }
 
-/// Takes what `run` returned.
+/// Takes what `run` or `apply` returned. Times are judged from `since` on, when the event came or the action was due.
 pub(super) fn output(
     result: Result<wire::Output, wire::Failure>,
     manifest: &Manifest,
-    event: &Event,
+    since: Timestamp,
 ) -> Result<FlowOutput, Failure> {
     let output = result.map_err(failed)?;
-    if !output.actions.is_empty() {
-        return Err(bad("actions are not served by this version of the host"));
-    }
-    let (emitted, allowed) = (output.messages.len(), manifest.limits.messages);
+    let (emitted, allowed) = (output.messages.len() + output.actions.len(), manifest.limits.messages);
     if emitted > allowed as usize {
-        return Err(bad(format!("emitted {emitted} messages: `limits.messages` is {allowed}")));
+        return Err(bad(format!("emitted {emitted} messages and actions: `limits.messages` is {allowed}")));
     }
-    within_output_bytes(output.messages.iter().map(size).sum(), manifest)?;
+    let action_bytes: usize = output.actions.iter().map(action_size).sum();
+    within_output_bytes(output.messages.iter().map(size).sum::<usize>() + action_bytes, manifest)?;
     let messages =
-        output.messages.into_iter().map(|message| checked(message, manifest, event)).collect::<Result<_, _>>()?;
-    Ok(FlowOutput { note: output.note.map(shortened), messages })
+        output.messages.into_iter().map(|message| checked(message, manifest, since)).collect::<Result<_, _>>()?;
+    let actions = output.actions.into_iter().map(|action| checked_action(action, since)).collect::<Result<_, _>>()?;
+    Ok(FlowOutput { note: output.note.map(shortened), messages, actions })
 }
 
 pub(super) fn failed(failure: wire::Failure) -> Failure {
@@ -85,7 +86,37 @@ fn size(message: &wire::Message) -> usize {
     message.destination.len() + message.body.len() + message.content_type.len() + headers + keys
 }
 
-fn checked(message: wire::Message, manifest: &Manifest, event: &Event) -> Result<EmittedMessage, Failure> {
+fn action_size(action: &wire::Action) -> usize {
+    action.name.len() + action.body.len() + action.idempotency_key.as_ref().map_or(0, String::len)
+}
+
+fn checked_action(action: wire::Action, since: Timestamp) -> Result<EmittedAction, Failure> {
+    if !(1..=ACTION_NAME_BYTES_MAX).contains(&action.name.len()) {
+        let bytes = action.name.len();
+        return Err(bad(format!(
+            "emitted an action whose name has {bytes} bytes: 1 to {ACTION_NAME_BYTES_MAX} are allowed"
+        )));
+    }
+    Ok(EmittedAction {
+        name: action.name,
+        body: Bytes::from(action.body),
+        idempotency_key: action.idempotency_key.map(idempotency_key).transpose()?,
+        due: due(action.due, since)?,
+    })
+}
+
+fn due(due: wire::Due, since: Timestamp) -> Result<Due, Failure> {
+    match due {
+        wire::Due::Now => Ok(Due::Now),
+        wire::Due::After(millis) if u128::from(millis) <= FUTURE_MAX.as_millis() => {
+            Ok(Due::After(Duration::from_millis(millis)))
+        }
+        wire::Due::After(_) => Err(bad("emitted something that is due in more than ten years")),
+        wire::Due::At(millis) => Ok(Due::At(time(millis, since)?)),
+    }
+}
+
+fn checked(message: wire::Message, manifest: &Manifest, since: Timestamp) -> Result<EmittedMessage, Failure> {
     if HeaderValue::from_str(&message.content_type).is_err() || message.content_type.is_empty() {
         return Err(bad("emitted a message whose content-type cannot be sent"));
     }
@@ -95,14 +126,7 @@ fn checked(message: wire::Message, manifest: &Manifest, event: &Event) -> Result
             message.headers.len()
         )));
     }
-    let due = match message.due {
-        wire::Due::Now => Due::Now,
-        wire::Due::After(millis) if u128::from(millis) <= FUTURE_MAX.as_millis() => {
-            Due::After(Duration::from_millis(millis))
-        }
-        wire::Due::After(_) => return Err(bad("emitted a message that is due in more than ten years")),
-        wire::Due::At(millis) => Due::At(time(millis, event)?),
-    };
+    let due = due(message.due, since)?;
     Ok(EmittedMessage {
         destination: destination(&message.destination, manifest)?,
         body: Bytes::from(message.body),
@@ -111,7 +135,7 @@ fn checked(message: wire::Message, manifest: &Manifest, event: &Event) -> Result
         ordering_key: message.ordering_key.map(|key| key_of("ordering", key)).transpose()?,
         idempotency_key: message.idempotency_key.map(idempotency_key).transpose()?,
         due,
-        expire_at: message.expire_at.map(|millis| time(millis, event)).transpose()?,
+        expire_at: message.expire_at.map(|millis| time(millis, since)).transpose()?,
     })
 }
 
@@ -147,7 +171,7 @@ fn key_of(kind: &str, key: String) -> Result<String, Failure> {
         Ok(key)
     } else {
         Err(bad(format!(
-            "emitted a message whose {kind} key has {} bytes: 1 to {KEY_BYTES_MAX} are allowed",
+            "emitted something whose {kind} key has {} bytes: 1 to {KEY_BYTES_MAX} are allowed",
             key.len()
         )))
     }
@@ -156,15 +180,15 @@ fn key_of(kind: &str, key: String) -> Result<String, Failure> {
 /// It may travel in a header.
 fn idempotency_key(key: String) -> Result<String, Failure> {
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(bad("emitted a message whose idempotency key is not of visible ASCII characters"));
+        return Err(bad("emitted something whose idempotency key is not of visible ASCII characters"));
     }
     key_of("idempotency", key)
 }
 
-fn time(millis: i64, event: &Event) -> Result<Timestamp, Failure> {
+fn time(millis: i64, since: Timestamp) -> Result<Timestamp, Failure> {
     let time = Timestamp::from_millis(millis);
-    if millis < 0 || time > event.received_at + FUTURE_MAX {
-        return Err(bad("emitted a message with a time before 1970, or in more than ten years"));
+    if millis < 0 || time > since + FUTURE_MAX {
+        return Err(bad("emitted something with a time before 1970, or in more than ten years"));
     }
     Ok(time)
 }

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::reads::recorded;
-use super::{Due, EmittedMessage, FlowOutput, LoadedGeneration, Prepared};
+use super::{Due, EmittedAction, EmittedMessage, FlowOutput, LoadedGeneration, Prepared};
 use crate::model::event::Event;
 use crate::model::failure::Failure;
 use crate::model::reading::{ReadWish, Reading, RecordedReads};
@@ -127,12 +127,16 @@ pub fn ignored_digest(reason: &str) -> [u8; 32] {
 impl FlowOutput {
     /// What it hashes to: the same on every machine and in every later version of this host, as long as it says the same.
     pub fn digest(&self) -> [u8; 32] {
-        let Self { note, messages } = self;
+        let Self { note, messages, actions } = self;
         let mut digest = OutputDigest::begin("ran");
         digest.optional(note.as_deref().map(str::as_bytes));
         digest.number(messages.len() as u64);
         for message in messages {
             digest.message(message);
+        }
+        digest.number(actions.len() as u64);
+        for action in actions {
+            digest.action(action);
         }
         digest.end()
     }
@@ -198,6 +202,14 @@ impl OutputDigest {
             None => self.0.update([0]),
             Some(at) => self.time(1, at.as_millis().cast_unsigned()),
         }
+    }
+
+    fn action(&mut self, action: &EmittedAction) {
+        let EmittedAction { name, body, idempotency_key, due } = action;
+        self.text(name);
+        self.bytes(body);
+        self.optional(idempotency_key.as_deref().map(str::as_bytes));
+        self.due(*due);
     }
 
     fn due(&mut self, due: Due) {

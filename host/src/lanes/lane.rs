@@ -137,6 +137,11 @@ impl DestinationLane {
         self.unconcluded = self.unconcluded.checked_sub(1).expect("a message is concluded once");
     }
 
+    /// Whether it is as a lane that never sent anything, but for its gate and its limits.
+    pub fn is_idle(&self, now: Timestamp) -> bool {
+        self.unconcluded == 0 && self.circuit == Circuit::CLOSED && self.throttled_until(now).is_none()
+    }
+
     /// Until when its destination asked to be left alone, if that is still to come.
     pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.backoff_until.filter(|until| now < *until)

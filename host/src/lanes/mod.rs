@@ -9,6 +9,7 @@
 //! - No I/O crate is imported here, no clock is read, and nothing is random: the same calls give the same decisions.
 //! - No decision's cost depends on how many lanes there are.
 
+mod bounds;
 mod circuit;
 mod drr;
 mod held;
@@ -19,6 +20,7 @@ mod turn;
 mod two_level;
 mod work;
 
+pub use bounds::{Share, is_owed, work_until};
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
 pub use held::Held;
@@ -27,4 +29,4 @@ pub use placement::place;
 pub use shape::{Layout, Profile, Rotation, Shape};
 pub use turn::{Charge, MESSAGES, Turn, TurnLimits, message_cost};
 pub use two_level::TwoLevelDrr;
-pub use work::{UnfitPlan, WorkClass, WorkPlan, WorkRound, WorkShare};
+pub use work::{Amount, CLASSES, UnfitPlan, WorkBudget, WorkClass, WorkPlan, WorkRound, WorkShare};

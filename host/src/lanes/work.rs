@@ -4,19 +4,29 @@
 //! round; a visit grants `weight x QUANTUM` records, and turns are given until the grant is used up. What a turn did is known
 //! only afterwards, so the last turn may exceed the grant by less than its cap, and the next visit makes up for it.
 //!
-//! Looking at the lease is no class in the round: it is done before every turn, and costs nothing.
+//! [`WorkClass::LeaseFence`] alone comes before the round: as long as it owes nothing it is next, and what it did it owes.
+//!
+//! Calls of destinations are no work of the writer: they have a bound of their own, the places in flight, and come back as
+//! outcomes.
 //!
 //! Invariants:
 //! - A class that has work is given a turn after the others have done no more than [`WorkPlan::bound`] records.
 //! - A class without work gathers no credit; what it owes, it goes on owing.
-//! - Each class but [`WorkClass::Query`] and [`WorkClass::Checkpoint`] has a reserve that nobody else can take, and all reserves together are there.
+//! - Each class but [`WorkClass::Query`] and [`WorkClass::Checkpoint`] has a reserve in every dimension that nobody else can
+//!   take, and all reserves together are there.
+
+use std::time::Duration;
 
 /// What one visit grants a class of weight 1, in records.
 const QUANTUM: i64 = 64;
+/// How many classes there are.
+pub const CLASSES: usize = WorkClass::ALL.len();
 
 /// A duty of a shard's writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkClass {
+    /// Taking up what became of the lease.
+    LeaseFence,
     /// What became of claims, gates, and attempts without an outcome.
     OutcomeAndControl,
     /// New messages, cancels and reschedules, from the feed.
@@ -25,6 +35,8 @@ pub enum WorkClass {
     Expiry,
     /// Claiming what is due.
     DueScheduler,
+    /// Letting go of what is kept for nobody.
+    Gc,
     /// Answers to operators.
     Query,
     /// A copy of the index, for whoever owns the shard next.
@@ -33,24 +45,66 @@ pub enum WorkClass {
 
 impl WorkClass {
     /// Every class, in the order of the round.
-    pub const ALL: [WorkClass; 6] = [
+    pub const ALL: [WorkClass; 8] = [
+        WorkClass::LeaseFence,
         WorkClass::OutcomeAndControl,
         WorkClass::SourceApply,
         WorkClass::Expiry,
         WorkClass::DueScheduler,
+        WorkClass::Gc,
         WorkClass::Query,
         WorkClass::Checkpoint,
     ];
 
-    const fn as_str(self) -> &'static str {
+    /// The word for it in metrics and JSON.
+    pub const fn as_str(self) -> &'static str {
         match self {
+            WorkClass::LeaseFence => "lease_fence",
             WorkClass::OutcomeAndControl => "outcome_and_control",
             WorkClass::SourceApply => "source_apply",
             WorkClass::Expiry => "expiry",
             WorkClass::DueScheduler => "due_scheduler",
+            WorkClass::Gc => "gc",
             WorkClass::Query => "query",
             WorkClass::Checkpoint => "checkpoint",
         }
+    }
+
+    /// Whether a shard could not go on without it: then something is kept for it.
+    const fn needs_reserve(self) -> bool {
+        match self {
+            WorkClass::LeaseFence
+            | WorkClass::OutcomeAndControl
+            | WorkClass::SourceApply
+            | WorkClass::Expiry
+            | WorkClass::DueScheduler
+            | WorkClass::Gc => true,
+            WorkClass::Query | WorkClass::Checkpoint => false,
+        }
+    }
+}
+
+/// What work is counted in. Each dimension counts for itself: room in one makes up for none in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amount {
+    /// Records.
+    pub records: usize,
+    /// Bytes of them in memory.
+    pub bytes: usize,
+}
+
+impl Amount {
+    /// So many records of so many bytes each.
+    pub const fn of(records: usize, bytes_each: usize) -> Self {
+        Self { records, bytes: records.saturating_mul(bytes_each) }
+    }
+
+    const fn dimensions(self) -> [(&'static str, usize); 2] {
+        [("records", self.records), ("bytes", self.bytes)]
+    }
+
+    fn map(self, other: Amount, with: impl Fn(usize, usize) -> usize) -> Amount {
+        Amount { records: with(self.records, other.records), bytes: with(self.bytes, other.bytes) }
     }
 }
 
@@ -59,17 +113,22 @@ impl WorkClass {
 pub struct WorkShare {
     /// Its part of the writer's time.
     pub weight: u32,
-    /// Records that may wait.
-    pub queue_max: usize,
+    /// What may wait.
+    pub queue: Amount,
     /// Records that one turn does at the most.
     pub turn_max: usize,
-    /// Records of the whole that are kept for it.
-    pub reserve: usize,
+    /// How long one turn takes at the most, where that is not a few milliseconds by itself.
+    pub turn_time: Duration,
+    /// What of the whole is kept for it.
+    pub reserve: Amount,
 }
 
 /// What all classes are given, in the order of [`WorkClass::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkPlan([WorkShare; 6]);
+pub struct WorkPlan {
+    shares: [WorkShare; CLASSES],
+    whole: Amount,
+}
 
 /// Why a plan would let a shard stand still.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,66 +142,127 @@ pub enum UnfitPlan {
         what: &'static str,
     },
     /// More is kept for a class than may wait in its queue.
-    #[error("work class {class} has a reserve of {reserve} records and a queue of {queue}")]
+    #[error("work class {class} has a reserve of {reserve} {dimension} and a queue of {queue}")]
     Unusable {
         /// The class.
         class: &'static str,
+        /// What is counted.
+        dimension: &'static str,
         /// What is kept.
         reserve: usize,
         /// What may wait.
         queue: usize,
     },
     /// The reserves are more than there is.
-    #[error("the reserves of the work classes are {reserves} records together, and a shard may hold {records_max}")]
+    #[error("the reserves of the work classes are {reserves} {dimension} together, and a shard may hold {whole}")]
     Oversold {
+        /// What is counted.
+        dimension: &'static str,
         /// What is kept for all classes.
         reserves: usize,
         /// What there is.
-        records_max: usize,
+        whole: usize,
     },
 }
 
 impl WorkPlan {
-    /// A plan for a shard that may hold `records_max` records, over all queues.
-    pub fn new(shares: [WorkShare; 6], records_max: usize) -> Result<Self, UnfitPlan> {
+    /// A plan for a shard that may hold `whole`, over all queues.
+    pub fn new(shares: [WorkShare; CLASSES], whole: Amount) -> Result<Self, UnfitPlan> {
         for (class, share) in WorkClass::ALL.into_iter().zip(&shares) {
-            let needs_reserve = !matches!(class, WorkClass::Query | WorkClass::Checkpoint);
-            let lacks = [
-                ("weight", share.weight == 0),
-                ("queue", share.queue_max == 0),
-                ("turn", share.turn_max == 0),
-                ("reserve", needs_reserve && share.reserve == 0),
-            ];
-            let class = class.as_str();
-            if let Some((what, _)) = lacks.into_iter().find(|(_, is_lacking)| *is_lacking) {
-                return Err(UnfitPlan::Starved { class, what });
-            }
-            if share.reserve > share.queue_max {
-                return Err(UnfitPlan::Unusable { class, reserve: share.reserve, queue: share.queue_max });
+            share.check(class)?;
+        }
+        let add = |sum: Amount, share: &WorkShare| sum.map(share.reserve, usize::saturating_add);
+        let reserves = shares.iter().fold(Amount::default(), add);
+        for ((dimension, reserves), (_, whole)) in reserves.dimensions().into_iter().zip(whole.dimensions()) {
+            if reserves > whole {
+                return Err(UnfitPlan::Oversold { dimension, reserves, whole });
             }
         }
-        let reserves = shares.iter().map(|share| share.reserve).sum();
-        if reserves > records_max {
-            return Err(UnfitPlan::Oversold { reserves, records_max });
-        }
-        Ok(Self(shares))
+        Ok(Self { shares, whole })
     }
 
     /// What a class is given.
     pub fn share(&self, class: WorkClass) -> &WorkShare {
-        &self.0[class as usize]
+        &self.shares[class as usize]
     }
 
     /// The records that the other classes do at the most before a class that has work, and owes nothing, is given a turn.
     pub fn bound(&self, class: WorkClass) -> u64 {
         let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other));
-        others.map(|share| share.grant().unsigned_abs() + share.turn_max as u64 - 1).sum()
+        match class {
+            // It comes after the turn that is under way.
+            WorkClass::LeaseFence => others.map(|share| share.turn_max as u64).max().unwrap_or(0),
+            WorkClass::OutcomeAndControl
+            | WorkClass::SourceApply
+            | WorkClass::Expiry
+            | WorkClass::DueScheduler
+            | WorkClass::Gc
+            | WorkClass::Query
+            | WorkClass::Checkpoint => {
+                others.map(|share| share.grant().unsigned_abs() + share.turn_max as u64 - 1).sum()
+            }
+        }
     }
 }
 
 impl WorkShare {
     fn grant(&self) -> i64 {
         i64::from(self.weight) * QUANTUM
+    }
+
+    fn check(&self, class: WorkClass) -> Result<(), UnfitPlan> {
+        let kept = class.needs_reserve();
+        let lacks = [
+            ("weight", self.weight == 0),
+            ("queue", self.queue.records == 0 || self.queue.bytes == 0),
+            ("turn", self.turn_max == 0 || self.turn_time.is_zero()),
+            ("reserve", kept && (self.reserve.records == 0 || self.reserve.bytes == 0)),
+        ];
+        let class = class.as_str();
+        if let Some((what, _)) = lacks.into_iter().find(|(_, is_lacking)| *is_lacking) {
+            return Err(UnfitPlan::Starved { class, what });
+        }
+        for ((dimension, reserve), (_, queue)) in self.reserve.dimensions().into_iter().zip(self.queue.dimensions()) {
+            if reserve > queue {
+                return Err(UnfitPlan::Unusable { class, dimension, reserve, queue });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What each class holds of the whole.
+///
+/// A class takes from its reserve first, and then from what is nobody's reserve. What is kept for another class is never
+/// lent, not even while that one does not need it: when it does, it needs it at once.
+#[derive(Debug)]
+pub struct WorkBudget {
+    plan: WorkPlan,
+    held: [Amount; CLASSES],
+}
+
+impl WorkBudget {
+    /// Nobody holds anything.
+    pub fn new(plan: WorkPlan) -> Self {
+        Self { plan, held: [Amount::default(); CLASSES] }
+    }
+
+    /// What a class may hold beside what it holds already.
+    pub fn room(&self, class: WorkClass) -> Amount {
+        let share = self.plan.share(class);
+        let taken = self.plan.shares.iter().zip(&self.held).fold(Amount::default(), |taken, (share, held)| {
+            taken.map(share.reserve.map(*held, usize::max), usize::saturating_add)
+        });
+        let held = self.held[class as usize];
+        let of_nobody = self.plan.whole.map(taken, usize::saturating_sub);
+        let of_its_own = share.reserve.map(held, usize::saturating_sub);
+        let of_its_queue = share.queue.map(held, usize::saturating_sub);
+        of_nobody.map(of_its_own, usize::saturating_add).map(of_its_queue, usize::min)
+    }
+
+    /// Says what a class holds now. Whoever takes something asks for room before.
+    pub fn set(&mut self, class: WorkClass, held: Amount) {
+        self.held[class as usize] = held;
     }
 }
 
@@ -151,29 +271,41 @@ impl WorkShare {
 pub struct WorkRound {
     plan: WorkPlan,
     /// What each class may still do; below zero, what it owes.
-    credit: [i64; 6],
+    credit: [i64; CLASSES],
     /// The class that is being visited, and whether it has been granted for this visit.
     at: usize,
     granted: bool,
+    /// What others have done since a class has had work and no turn; nothing while it owes something.
+    waited: [Option<u64>; CLASSES],
+    longest: [u64; CLASSES],
 }
 
 impl WorkRound {
     /// Nobody has done anything yet.
     pub fn new(plan: WorkPlan) -> Self {
-        Self { plan, credit: [0; 6], at: 0, granted: false }
+        Self { plan, credit: [0; CLASSES], at: 0, granted: false, waited: [None; CLASSES], longest: [0; CLASSES] }
+    }
+
+    /// The plan that it follows.
+    pub fn plan(&self) -> &WorkPlan {
+        &self.plan
     }
 
     /// The class that is given the next turn, among those that `has_work`; `None` if none has.
     pub fn next(&mut self, has_work: impl Fn(WorkClass) -> bool) -> Option<WorkClass> {
         let ready = WorkClass::ALL.map(has_work);
+        self.begin_waiting(&ready);
         if !ready.contains(&true) {
             return None;
+        }
+        if ready[WorkClass::LeaseFence as usize] && self.credit[WorkClass::LeaseFence as usize] >= 0 {
+            return Some(WorkClass::LeaseFence);
         }
         loop {
             let credit = &mut self.credit[self.at];
             if ready[self.at] {
                 if !std::mem::replace(&mut self.granted, true) {
-                    *credit = (*credit).min(0) + self.plan.0[self.at].grant();
+                    *credit = (*credit).min(0) + self.plan.shares[self.at].grant();
                 }
                 if *credit > 0 {
                     return Some(WorkClass::ALL[self.at]);
@@ -181,7 +313,7 @@ impl WorkRound {
             } else {
                 *credit = (*credit).min(0);
             }
-            self.at = (self.at + 1) % WorkClass::ALL.len();
+            self.at = (self.at + 1) % CLASSES;
             self.granted = false;
         }
     }
@@ -194,6 +326,30 @@ impl WorkRound {
         let turn_max = self.plan.share(class).turn_max;
         assert!(records <= turn_max, "a turn of {} does at most {turn_max} records, not {records}", class.as_str());
         self.credit[class as usize] -= i64::try_from(records.max(1)).expect("a turn is short");
+        for other in WorkClass::ALL {
+            let waited = &mut self.waited[other as usize];
+            if other == class {
+                *waited = None;
+            } else if let Some(waited) = waited {
+                *waited += records.max(1) as u64;
+                self.longest[other as usize] = self.longest[other as usize].max(*waited);
+            }
+        }
+    }
+
+    /// How long each class has waited at the most, in records that others did meanwhile: never more than its bound.
+    pub fn longest_wait(&self, class: WorkClass) -> u64 {
+        self.longest[class as usize]
+    }
+
+    fn begin_waiting(&mut self, ready: &[bool; CLASSES]) {
+        for (at, is_ready) in ready.iter().enumerate() {
+            match (is_ready, self.waited[at]) {
+                (true, None) if self.credit[at] >= 0 => self.waited[at] = Some(0),
+                (false, Some(_)) => self.waited[at] = None,
+                (true, _) | (false, None) => {}
+            }
+        }
     }
 }
 

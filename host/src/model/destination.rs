@@ -42,6 +42,52 @@ pub struct Destination {
     pub weight: u32,
 }
 
+/// How messages are worked off, whatever calls their destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How failed attempts are spaced, and when they end.
+    pub retry: RetryPolicy,
+    /// What to do when an attempt's outcome is not known.
+    pub uncertain: UncertainPolicy,
+    /// Which messages keep their order.
+    pub ordering: Ordering,
+    /// What lanes may have in flight.
+    pub limits: LaneLimits,
+    /// The share beside other lanes; at least 1.
+    pub weight: u32,
+}
+
+/// The terms of every pack's flow. Handing an action off fails for the host's own reasons only, and then has not happened:
+/// it is tried until it has.
+pub const FLOW_TERMS: Terms = Terms {
+    retry: RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(10), failures_max: u32::MAX },
+    uncertain: UncertainPolicy::Retry,
+    ordering: Ordering::None,
+    limits: LaneLimits { messages: 256, bytes: 64 << 20 },
+    weight: 1,
+};
+
+/// The terms of a destination: a configured one, or a pack's flow. `None` if nobody can call it here.
+pub fn terms_of(destinations: &Destinations, name: &DestinationName) -> Option<Terms> {
+    if name.is_flow() {
+        return Some(FLOW_TERMS);
+    }
+    destinations.get(name).map(Destination::terms)
+}
+
+impl Destination {
+    /// How its messages are worked off.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            retry: self.retry,
+            uncertain: self.uncertain,
+            ordering: self.ordering,
+            limits: self.limits,
+            weight: self.weight,
+        }
+    }
+}
+
 /// What a Destination Lane may have in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneLimits {

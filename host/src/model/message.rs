@@ -8,6 +8,7 @@
 //!             │    └──> expired <───┼─┼─────────────┤
 //!             └───────> cancelled <─┼─┼─────────────┘
 //!                                   │ └─(no outcome known)─> uncertain ──policy──> publishing | dead
+//!                                   └───> handed_off, if it is an action
 //! ```
 //!
 //! *Claim* is not a state: it takes permits in memory and gives them back. `publishing` is the durable Publish Admission;
@@ -16,7 +17,8 @@
 use std::time::Duration;
 
 use super::ids::{EventId, MessageId, WorkItemId};
-use super::names::{DestinationName, Namespace};
+use super::names::{DestinationName, Namespace, PackName};
+use super::pack::GenerationNumber;
 use super::retry::RetryPolicy;
 use super::time::Timestamp;
 
@@ -63,11 +65,13 @@ pub enum MessageState {
     Expired,
     /// Refused for good, or out of attempts.
     Dead,
+    /// It was an action, and is a WorkItem now.
+    HandedOff,
 }
 
 impl MessageState {
     /// Every state, in the order in which statistics name them.
-    pub const ALL: [MessageState; 8] = [
+    pub const ALL: [MessageState; 9] = [
         MessageState::Scheduled,
         MessageState::Publishing,
         MessageState::RetryWait,
@@ -76,6 +80,7 @@ impl MessageState {
         MessageState::Cancelled,
         MessageState::Expired,
         MessageState::Dead,
+        MessageState::HandedOff,
     ];
 
     /// The word for it in metrics and JSON.
@@ -89,13 +94,18 @@ impl MessageState {
             MessageState::Cancelled => "cancelled",
             MessageState::Expired => "expired",
             MessageState::Dead => "dead",
+            MessageState::HandedOff => "handed_off",
         }
     }
 
     /// Whether nothing more happens to it.
     pub const fn is_terminal(self) -> bool {
         match self {
-            MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => true,
+            MessageState::Published
+            | MessageState::Cancelled
+            | MessageState::Expired
+            | MessageState::Dead
+            | MessageState::HandedOff => true,
             MessageState::Scheduled | MessageState::Publishing | MessageState::RetryWait | MessageState::Uncertain => {
                 false
             }
@@ -124,6 +134,32 @@ pub struct NewMessage {
     pub due_at: Timestamp,
     /// When it is of no more use.
     pub expire_at: Option<Timestamp>,
+    /// What it is, if it goes to its pack's flow.
+    pub action: Option<NewAction>,
+}
+
+/// What tells a message to a pack's flow from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAction {
+    /// What to do, in the pack's own words.
+    pub name: String,
+    /// The pack, whose flow the message's destination is.
+    pub pack: PackName,
+    /// The generation that emitted it, and that applies it.
+    pub generation: GenerationNumber,
+}
+
+/// An action that has come due, as its pack's `apply` gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueAction {
+    /// Its identity: that of its message.
+    pub id: MessageId,
+    /// What to do, in the pack's own words.
+    pub name: String,
+    /// What it needs to know.
+    pub body: bytes::Bytes,
+    /// When it was due.
+    pub due_at: Timestamp,
 }
 
 /// What the timeline needs to know of a stored message: everything but its body.
@@ -166,6 +202,8 @@ pub struct MessageEntry {
 pub enum Outcome {
     /// The destination took it.
     Published,
+    /// It is an action that becomes a WorkItem, in the transaction that records this.
+    HandedOff,
     /// The destination certainly did not take it, and may take it later.
     Retriable {
         /// The destination's own word on when, if it gave one.
@@ -193,6 +231,8 @@ pub enum UncertainPolicy {
 pub enum AfterAttempt {
     /// It was published.
     Published,
+    /// It is a WorkItem now.
+    HandedOff,
     /// It is tried again at this time.
     RetryAt(Timestamp),
     /// It waits for an operator.
@@ -208,6 +248,7 @@ impl AfterAttempt {
     pub const fn state(self) -> MessageState {
         match self {
             AfterAttempt::Published => MessageState::Published,
+            AfterAttempt::HandedOff => MessageState::HandedOff,
             AfterAttempt::RetryAt(_) => MessageState::RetryWait,
             AfterAttempt::Uncertain => MessageState::Uncertain,
             AfterAttempt::Dead => MessageState::Dead,
@@ -230,6 +271,7 @@ pub fn after_attempt(
 ) -> AfterAttempt {
     let retry_after = match (outcome, uncertain) {
         (Outcome::Published, _) => return AfterAttempt::Published,
+        (Outcome::HandedOff, _) => return AfterAttempt::HandedOff,
         (Outcome::Permanent, _) | (Outcome::Unknown, UncertainPolicy::End) => return AfterAttempt::Dead,
         (Outcome::Unknown, UncertainPolicy::Hold) => return AfterAttempt::Uncertain,
         (Outcome::Unknown, UncertainPolicy::Retry) => None,

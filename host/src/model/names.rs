@@ -68,10 +68,6 @@ name!(
     RouteName, "a route"
 );
 name!(
-    /// A way out that the operator has configured.
-    DestinationName, "a destination"
-);
-name!(
     /// What a pack reads records with.
     ReaderName, "a reader"
 );
@@ -79,6 +75,69 @@ name!(
     /// A secret that the operator holds.
     SecretName, "a secret"
 );
+
+/// Where a message goes: a way out that the operator has configured, or `flow:` and a pack's name, which is where the pack's own
+/// actions go.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DestinationName(Arc<str>);
+
+/// What the names of flows begin with; no other name has a colon.
+const FLOW_PREFIX: &str = "flow:";
+
+impl DestinationName {
+    /// Where the actions of a pack go.
+    pub fn flow_of(pack: &PackName) -> Self {
+        Self(format!("{FLOW_PREFIX}{pack}").into())
+    }
+
+    /// The name of a way out that an operator configures.
+    pub fn configured(text: &str) -> Result<Self, ParseNameError> {
+        if is_name(text) { Ok(Self(text.into())) } else { Err(Self::refusal(text)) }
+    }
+
+    fn refusal(text: &str) -> ParseNameError {
+        ParseNameError { text: text.chars().take(80).collect(), kind: "a destination" }
+    }
+
+    /// The pack whose flow this is, if it is one.
+    pub fn pack(&self) -> Option<PackName> {
+        Some(PackName(self.0.strip_prefix(FLOW_PREFIX)?.into()))
+    }
+
+    /// Whether it is a pack's flow, which nobody configures.
+    pub fn is_flow(&self) -> bool {
+        self.0.starts_with(FLOW_PREFIX)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for DestinationName {
+    type Err = ParseNameError;
+
+    fn from_str(text: &str) -> Result<Self, ParseNameError> {
+        if is_name(text.strip_prefix(FLOW_PREFIX).unwrap_or(text)) {
+            Ok(Self(text.into()))
+        } else {
+            Err(Self::refusal(text))
+        }
+    }
+}
+
+impl fmt::Display for DestinationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for DestinationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
 
 fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -98,6 +157,20 @@ mod tests {
         }
         for wrong in ["", "-a", "_a", "A", "a/b", "a.b", "ä", "a b", &"x".repeat(64)] {
             assert!(wrong.parse::<Namespace>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_packs_flow_is_a_destination_that_cannot_be_mistaken_for_a_configured_one() {
+        let pack: PackName = "github".parse().unwrap();
+        let flow = DestinationName::flow_of(&pack);
+        assert_eq!((flow.as_str(), flow.pack(), flow.is_flow()), ("flow:github", Some(pack), true));
+        assert_eq!(flow.as_str().parse::<DestinationName>().unwrap(), flow);
+        let plain: DestinationName = "github".parse().unwrap();
+        assert_eq!((plain.pack(), plain.is_flow()), (None, false));
+        assert!(DestinationName::configured("flow:github").is_err(), "nobody configures one");
+        for wrong in ["flow:", "flow:flow:a", "flows:a", "a:b", "flow:A"] {
+            assert!(wrong.parse::<DestinationName>().is_err(), "{wrong:?}");
         }
     }
 }

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use super::claim::{Claim, Latest};
 use super::entrance::{Entrance, Group};
-use super::http::HttpAdapter;
 use super::outcomes::{Finished, Outcomes};
 use super::store_retry::StoreRetry;
 use super::verdict::Verdict;
@@ -27,7 +26,6 @@ use crate::env::{self, Env};
 use crate::model::destination_lane::Gate;
 use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState, Outcome, after_attempt};
-use crate::secrets::Secrets;
 use crate::store::{
     Admission, AdmissionRequest, GateChange, OutcomeRecord, Payload, SetBy, ShardLease, Store, StoreError,
 };
@@ -35,9 +33,7 @@ use crate::store::{
 /// What publishing needs, shared by all batches.
 pub(super) struct Engine {
     pub(super) store: Store,
-    pub(super) secrets: Secrets,
     pub(super) env: Env,
-    pub(super) http: HttpAdapter,
     pub(super) outcomes: Outcomes,
     pub(super) entrance: Entrance,
 }
@@ -165,9 +161,13 @@ impl Engine {
         Ok(admissions)
     }
 
-    /// The bodies of admitted messages; none if the store does not give them.
+    /// The bodies of admitted messages, as far as attempts need them; none if the store does not give them.
     async fn payloads(&self, lease: ShardLease, admitted: &[Admitted]) -> HashMap<MessageId, Payload> {
-        let ids: Vec<MessageId> = admitted.iter().map(|admitted| admitted.claim.message.id).collect();
+        let needing = admitted.iter().filter(|admitted| admitted.claim.route.adapter.needs_payload());
+        let ids: Vec<MessageId> = needing.map(|admitted| admitted.claim.message.id).collect();
+        if ids.is_empty() {
+            return HashMap::new();
+        }
         let mut retry = StoreRetry::new(lease.shard);
         loop {
             match self.store.payloads(&ids).await {
@@ -193,25 +193,25 @@ impl Engine {
     ) {
         let began = self.env.clock.monotonic();
         let is_over = |at| claim.message.expire_at.is_some_and(|expire_at| expire_at <= at);
-        let verdict = match payload {
+        let verdict = if is_over(latest.now(&*self.env.clock)) {
             // What waited too long for the store is not sent any more: its next attempt would be too late, so it expires.
-            Some(_) if is_over(latest.now(&*self.env.clock)) => Verdict::too_late(),
-            Some(payload) => self.call(&claim, payload).await,
-            None => Verdict::host_failed("its body could not be loaded"),
+            Verdict::too_late()
+        } else {
+            claim.route.adapter.attempt(&claim.message, payload).await
         };
         claim.route.metrics.attempted(&verdict, self.env.clock.monotonic().saturating_sub(began));
         let at = latest.now(&*self.env.clock);
-        let (message, destination) = (&claim.message, &claim.route.destination);
+        let (message, terms) = (&claim.message, claim.route.terms);
         if verdict.destination_gone {
             self.pause(lease, message).await;
         }
-        let mut retry = destination.retry;
+        let mut retry = terms.retry;
         if verdict.host_failed || verdict.destination_gone {
             // Never its last: what waits for an operator loses nothing.
             retry.failures_max = u32::MAX;
         }
         let after =
-            after_attempt(message.id, attempt, message.expire_at, &verdict.outcome, &retry, destination.uncertain, at);
+            after_attempt(message.id, attempt, message.expire_at, &verdict.outcome, &retry, terms.uncertain, at);
         let settled = Settled::Outcome {
             after,
             lane_until: verdict.lane_delay.map(|delay| at + delay.min(retry.max)),
@@ -249,18 +249,6 @@ impl Engine {
                 tracing::warn!(%error, "a lane could not be paused");
                 return;
             }
-        }
-    }
-
-    async fn call(&self, claim: &Claim, payload: Payload) -> Verdict {
-        let destination = &claim.route.destination;
-        let Some(name) = &destination.secret else {
-            return self.http.call(destination, &[], payload).await;
-        };
-        match self.secrets.get(&claim.message.namespace, name) {
-            Ok(secrets) => self.http.call(destination, &secrets, payload).await,
-            // Never unsigned instead.
-            Err(error) => Verdict::host_failed(error.to_string()),
         }
     }
 }

@@ -10,15 +10,17 @@ use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::adapter::Adapter;
 use super::metrics::DestinationMetrics;
 use super::{ClaimedMessage, Settled, Settlement};
 use crate::env::Clock;
-use crate::model::destination::Destination;
+use crate::model::destination::Terms;
 use crate::model::time::Timestamp;
 
-/// A destination with what is counted about it.
+/// How messages get to a destination, with what is counted about it.
 pub(super) struct Route {
-    pub(super) destination: Destination,
+    pub(super) adapter: Box<dyn Adapter>,
+    pub(super) terms: Terms,
     pub(super) metrics: DestinationMetrics,
 }
 

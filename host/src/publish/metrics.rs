@@ -8,11 +8,12 @@ use metrics::{
 
 use super::verdict::Verdict;
 use crate::model::message::Outcome;
-use crate::model::names::DestinationName;
 
 const ATTEMPTS: &str = "forebay_publish_attempts_total";
 const SECONDS: &str = "forebay_publish_seconds";
 const DENIED: &str = "forebay_publish_denied_total";
+/// What all packs' flows are called in labels: packs come while hosts serve.
+pub(super) const FLOW: &str = "flow";
 const IN_FLIGHT: &str = "forebay_publish_in_flight";
 
 /// Says what the metrics of this module mean.
@@ -31,6 +32,7 @@ pub(super) fn in_flight() -> Gauge {
 /// What is counted about one destination; looked up once, because it is used for every message.
 pub(super) struct DestinationMetrics {
     published: Counter,
+    handed_off: Counter,
     retriable: Counter,
     permanent: Counter,
     unknown: Counter,
@@ -40,11 +42,12 @@ pub(super) struct DestinationMetrics {
 
 impl DestinationMetrics {
     /// For the destination of this name.
-    pub(super) fn new(name: &DestinationName) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let destination = || name.to_string();
         let attempts = |outcome: &'static str| counter!(ATTEMPTS, "destination" => destination(), "outcome" => outcome);
         Self {
             published: attempts("published"),
+            handed_off: attempts("handed_off"),
             retriable: attempts("retriable"),
             permanent: attempts("permanent"),
             unknown: attempts("unknown"),
@@ -57,6 +60,7 @@ impl DestinationMetrics {
     pub(super) fn attempted(&self, verdict: &Verdict, took: Duration) {
         let outcome = match verdict.outcome {
             Outcome::Published => &self.published,
+            Outcome::HandedOff => &self.handed_off,
             Outcome::Retriable { .. } => &self.retriable,
             Outcome::Permanent => &self.permanent,
             Outcome::Unknown => &self.unknown,
@@ -80,7 +84,7 @@ mod tests {
     fn attempts_are_counted_by_destination_and_outcome_and_by_nothing_else() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let rendered = metrics::with_local_recorder(&recorder, || {
-            let sink = DestinationMetrics::new(&"sink".parse().unwrap());
+            let sink = DestinationMetrics::new("sink");
             sink.attempted(&Verdict::unanswered("private"), Duration::from_millis(5));
             sink.attempted(&Verdict { denied: true, ..Verdict::host_failed("private") }, Duration::from_millis(5));
             recorder.handle().render()

@@ -9,6 +9,7 @@
 //! What does not happen here: choosing what is due, fairness and the lanes' limits are the timeline's, which hands over
 //! what it has claimed; a destination that fails is reported to it, never held back here.
 
+mod adapter;
 mod batch;
 mod claim;
 mod entrance;
@@ -25,6 +26,7 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
+pub use adapter::{NativeAnswer, NativeCall};
 pub use metrics::describe;
 
 use std::collections::{HashMap, VecDeque};
@@ -36,6 +38,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
+use adapter::{Adapter, FlowAdapter, HttpDestination, NativeAdapter};
 use batch::Engine;
 use claim::{Claim, Latest, Route};
 use entrance::{Entrance, Group};
@@ -44,7 +47,7 @@ use metrics::DestinationMetrics;
 use outcomes::Outcomes;
 
 use crate::env::{self, Env};
-use crate::model::destination::{Destination, Destinations};
+use crate::model::destination::{Destination, Destinations, FLOW_TERMS};
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::model::names::{DestinationName, Namespace};
@@ -129,6 +132,8 @@ pub enum Settled {
 pub struct Publisher {
     engine: Arc<Engine>,
     routes: Arc<HashMap<DestinationName, Arc<Route>>>,
+    /// That of every pack's flow.
+    flow: Arc<Route>,
     runtime: Handle,
     unsettled: TaskTracker,
 }
@@ -151,19 +156,56 @@ impl Publisher {
         let tls = outbound::client_config("publish.ca_file", options.ca_file.as_deref()).map_err(PublishError)?;
         let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
+        let http = Arc::new(http);
+        let adapter = |destination: &Destination| -> Box<dyn Adapter> {
+            let (http, secrets) = (Arc::clone(&http), secrets.clone());
+            Box::new(HttpDestination { http, secrets, destination: destination.clone() })
+        };
+        Ok(Self::with(&destinations, adapter, options.in_flight_max, store, env))
+    }
+
+    /// A publisher that calls a function of this process for every message, whatever its destination.
+    pub fn start_native(
+        in_flight_max: usize,
+        destinations: &Destinations,
+        store: Store,
+        call: &NativeCall,
+        env: Env,
+    ) -> Self {
+        let adapter = |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(call) }) };
+        Self::with(destinations, adapter, in_flight_max, store, env)
+    }
+
+    fn with(
+        destinations: &Destinations,
+        adapter: impl Fn(&Destination) -> Box<dyn Adapter>,
+        in_flight_max: usize,
+        store: Store,
+        env: Env,
+    ) -> Self {
+        assert!(in_flight_max > 0, "with no place in flight nothing is ever published");
         let route = |destination: &Destination| {
-            Arc::new(Route { destination: destination.clone(), metrics: DestinationMetrics::new(&destination.name) })
+            Arc::new(Route {
+                adapter: adapter(destination),
+                terms: destination.terms(),
+                metrics: DestinationMetrics::new(destination.name.as_str()),
+            })
         };
         let routes = destinations.values().map(|destination| (destination.name.clone(), route(destination))).collect();
+        let flow = Route {
+            adapter: Box::new(FlowAdapter),
+            terms: FLOW_TERMS,
+            metrics: DestinationMetrics::new(metrics::FLOW),
+        };
         let outcomes = Outcomes::new(store.clone());
-        assert!(options.in_flight_max > 0, "with no place in flight nothing is ever published");
-        let entrance = Entrance::new(options.in_flight_max, metrics::in_flight());
-        Ok(Self {
-            engine: Arc::new(Engine { store, secrets, env, http, outcomes, entrance }),
+        let entrance = Entrance::new(in_flight_max, metrics::in_flight());
+        Self {
+            engine: Arc::new(Engine { store, env, outcomes, entrance }),
             routes: Arc::new(routes),
+            flow: Arc::new(flow),
             runtime: Handle::current(),
             unsettled: TaskTracker::new(),
-        })
+        }
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
@@ -180,7 +222,8 @@ impl Publisher {
         let latest = Latest::at(latest, &*self.engine.env.clock);
         let mut waiting = VecDeque::with_capacity(batch.len());
         for message in batch {
-            match self.routes.get(&message.destination) {
+            let flow = message.destination.is_flow().then_some(&self.flow);
+            match flow.or_else(|| self.routes.get(&message.destination)) {
                 Some(route) => {
                     let route = Arc::clone(route);
                     waiting.push_back(Claim::new(message, route, settled.clone(), self.unsettled.token()));

@@ -292,7 +292,10 @@ async fn every_attempt_carries_the_same_id_and_the_last_failure_ends_it() {
         match after(settled) {
             AfterAttempt::RetryAt(at) => assert!(at > START && stored.summary.entry.eligible_at == at),
             AfterAttempt::Dead => assert_eq!(attempt, RETRY.failures_max),
-            other @ (AfterAttempt::Published | AfterAttempt::Uncertain | AfterAttempt::Expired) => panic!("{other:?}"),
+            other @ (AfterAttempt::Published
+            | AfterAttempt::HandedOff
+            | AfterAttempt::Uncertain
+            | AfterAttempt::Expired) => panic!("{other:?}"),
         }
         assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
     }

@@ -89,6 +89,29 @@ impl Verdict {
         }
     }
 
+    /// It is an action, and becomes a WorkItem.
+    pub(super) fn handed_off() -> Self {
+        Self::succeeded(Outcome::HandedOff)
+    }
+
+    /// The destination took it, without an answer of HTTP's.
+    pub(super) fn taken() -> Self {
+        Self::succeeded(Outcome::Published)
+    }
+
+    fn succeeded(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            status: None,
+            error: None,
+            lane_delay: None,
+            destination_failed: false,
+            destination_gone: false,
+            denied: false,
+            host_failed: false,
+        }
+    }
+
     /// There was no connection.
     pub(super) fn not_connected(error: &ConnectError) -> Self {
         match error {

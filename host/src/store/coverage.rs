@@ -214,6 +214,7 @@ impl Uncovered {
             coalesces: None,
             created_at: now,
             replays: None,
+            action: None,
         }
     }
 }

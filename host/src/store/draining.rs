@@ -6,7 +6,9 @@
 //! - A row that moves keeps its place in its lane, its attempts and its failures. The Event is not written.
 //! - Every transaction takes a bounded number of rows; so does one call.
 //!
-//! Rows are locked WorkItem first, then lane.
+//! Actions that wait on the timeline refer to their generation too: they move, or end as dead, like WorkItems.
+//!
+//! Rows are locked WorkItem first, then lane, then shard, then message.
 
 use super::dialect::Lock;
 use super::lane::{self, LaneIds};
@@ -16,6 +18,7 @@ use super::unit::{Answers, Scope, Unit, all_written};
 use super::writer::Control;
 use super::{Store, StoreError};
 use crate::model::failure::FailureClass;
+use crate::model::ids::MessageId;
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
@@ -56,6 +59,15 @@ pub(super) struct Drain {
     pub(super) now: Timestamp,
 }
 
+/// One transaction's part of a drain: actions that seemed to wait.
+#[derive(Debug, Clone)]
+pub(super) struct ActionDrain {
+    pub(super) from: GenerationNumber,
+    pub(super) target: DrainTarget,
+    pub(super) ids: Vec<MessageId>,
+    pub(super) now: Timestamp,
+}
+
 /// How many rows a transaction moved or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DrainedRows(pub(super) u64);
@@ -78,8 +90,48 @@ impl Store {
             let drain = Drain { pack: pack.clone(), from, target, rows, now };
             drained.rows += self.writer.control(|reply| Control::Drain(drain, reply)).await?.0;
         }
-        drained.left = self.unfinished(pack, from).await?;
+        self.drain_actions(pack, from, target, now, &mut drained).await?;
+        drained.left = self.unfinished(pack, from).await? + self.actions_left(pack, from).await?;
         Ok(drained)
+    }
+
+    async fn drain_actions(
+        &self,
+        pack: &PackName,
+        from: GenerationNumber,
+        target: DrainTarget,
+        now: Timestamp,
+        drained: &mut Drained,
+    ) -> Result<(), StoreError> {
+        let mut after = i64::MIN;
+        while drained.rows < DRAIN_ROWS_MAX {
+            let actions = self.actions_after(pack, from, after).await?;
+            let Some((last, _)) = actions.last() else { break };
+            after = *last;
+            let ids = actions.into_iter().map(|(_, id)| id).collect();
+            let drain = ActionDrain { from, target, ids, now };
+            drained.rows += self.writer.control(|reply| Control::DrainActions(drain, reply)).await?.0;
+        }
+        Ok(())
+    }
+
+    /// Actions of a generation that wait, with a larger ordinal, in order.
+    async fn actions_after(
+        &self,
+        pack: &PackName,
+        from: GenerationNumber,
+        after: i64,
+    ) -> Result<Vec<(i64, MessageId)>, StoreError> {
+        let mut reader = self.reader().await?;
+        let values = values![pack.as_str(), from.0, after, BATCH_ROWS];
+        let rows = reader.connection().fetch_all(WAITING_ACTIONS, values).await?;
+        let action = |row: &super::connection::Row| Ok((row.value(0)?, MessageId::from_bytes(row.bytes_16(1)?)));
+        Ok(rows.iter().map(action).collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    async fn actions_left(&self, pack: &PackName, from: GenerationNumber) -> Result<u64, StoreError> {
+        let mut reader = self.reader().await?;
+        Ok(reader.connection().fetch_one(ACTIONS, values![pack.as_str(), from.0]).await?.unsigned(0)?)
     }
 
     /// Unfinished WorkItems that run on a generation.
@@ -110,6 +162,11 @@ const UNFINISHED: &str = "\
 /// Neither done (4) nor dead (5).
 const WAITING: &str = "\
     SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < 4 ORDER BY ordinal LIMIT ?";
+
+const ACTIONS: &str = "SELECT count(*) FROM message WHERE action_pack = ? AND open_action = ?";
+
+const WAITING_ACTIONS: &str = "\
+    SELECT ordinal, id FROM message WHERE action_pack = ? AND open_action = ? AND ordinal > ? ORDER BY ordinal LIMIT ?";
 
 static LOAD: Statement = Statement::lock(
     "(ordinal)",

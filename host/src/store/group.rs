@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
-use super::draining::{Drain, DrainedRows};
+use super::draining::{ActionDrain, Drain, DrainedRows};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
@@ -63,6 +63,7 @@ pub(super) enum Control {
     Install(Installation, Reply<Installed>),
     Activate(Activation, Reply<Activated>),
     Drain(Drain, Reply<DrainedRows>),
+    DrainActions(ActionDrain, Reply<DrainedRows>),
     /// Begins and ends a transaction.
     Probe(Reply<()>),
     /// The log is nearly all folded into the database: fold the rest, so that it begins anew.
@@ -83,6 +84,7 @@ impl Control {
             Control::Redrive(request, _) => request.ids.len(),
             Control::EnsureNamespaces(names, _, _) => names.len(),
             Control::Drain(drain, _) => drain.rows.len(),
+            Control::DrainActions(drain, _) => drain.ids.len(),
             Control::Sweep(suspects, _) => suspects.len(),
             Control::SkipDead(..)
             | Control::Replay(..)
@@ -175,6 +177,7 @@ pub(super) struct Group {
     installations: Batch<Installation, Installed>,
     activations: Batch<Activation, Activated>,
     drains: Batch<Drain, DrainedRows>,
+    action_drains: Batch<ActionDrain, DrainedRows>,
     finishes: Batch<Finish, Finished>,
     renewals: Batch<Renewal, Vec<WorkItemId>>,
     skips: Batch<WorkItemId, bool>,
@@ -238,6 +241,7 @@ impl Group {
             Control::Install(installation, reply) => self.installations.push(installation, reply),
             Control::Activate(activation, reply) => self.activations.push(activation, reply),
             Control::Drain(drain, reply) => self.drains.push(drain, reply),
+            Control::DrainActions(drain, reply) => self.action_drains.push(drain, reply),
             Control::Probe(reply) => self.probes.push((), reply),
             Control::RestartLog => self.restart_log = true,
             Control::Close(reply) => self.close = Some(reply),
@@ -309,6 +313,7 @@ impl Group {
         self.reschedules.decide(afterwards, |request| book.reschedule(request));
         self.redrives.decide(afterwards, |request| book.redrive(request));
         self.resolutions.decide(afterwards, |request| book.resolve(request));
+        self.action_drains.decide(afterwards, |request| book.drain(request));
         self.expiries.decide(afterwards, |request| book.expire(request));
         self.admissions.decide(afterwards, |request| book.admit(request));
         book.save(unit).await?;
@@ -340,7 +345,8 @@ impl Group {
         let reschedules = self.reschedules.requests.iter().map(|reschedule| reschedule.id);
         let redrives = self.redrives.requests.iter().flat_map(|redrive| redrive.ids.iter().copied());
         let resolutions = self.resolutions.requests.iter().map(|resolve| resolve.id);
-        cancels.chain(reschedules).chain(redrives).chain(resolutions)
+        let drained = self.action_drains.requests.iter().flat_map(|drain| drain.ids.iter().copied());
+        cancels.chain(reschedules).chain(redrives).chain(resolutions).chain(drained)
     }
 
     /// Whether shard owners ask for something, though it be about no message.
@@ -359,6 +365,7 @@ impl Group {
         self.installations.settle(outcome);
         self.activations.settle(outcome);
         self.drains.settle(outcome);
+        self.action_drains.settle(outcome);
         self.finishes.settle(outcome);
         self.renewals.settle(outcome);
         self.skips.settle(outcome);

@@ -139,6 +139,8 @@ pub struct WorkItemDetail {
     pub replay_of: Option<WorkItemId>,
     /// When it was replayed itself.
     pub replayed_at: Option<Timestamp>,
+    /// The action that it applies.
+    pub action: Option<MessageId>,
     /// What its output hashes to, if it is done and was executed since that is recorded.
     pub output_digest: Option<[u8; 32]>,
     /// What was read for it.
@@ -184,6 +186,21 @@ pub struct MessageDetail {
     pub error: Option<String>,
     /// Its attempts, of all generations, of which nobody knows what they did.
     pub uncertain_attempts: u32,
+    /// What it is, if it goes to its pack's flow.
+    pub action: Option<ActionDetail>,
+}
+
+/// What tells a message to a pack's flow from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActionDetail {
+    /// What to do, in the pack's own words.
+    pub name: String,
+    /// The pack.
+    pub pack: PackName,
+    /// The generation that applies it.
+    pub generation: GenerationNumber,
+    /// What it was handed off as, once it was.
+    pub work_item: Option<WorkItemId>,
 }
 
 impl Store {
@@ -236,8 +253,8 @@ macro_rules! work_item_query {
              work_item.generation, work_item.state, work_item.attempt, work_item.failures, work_item.run_after, \
              work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
              work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at, \
-             work_item.output_digest, work_item_read.total, work_item_read.bytes, work_item_read.records \
-             FROM ",
+             (SELECT message.id FROM message WHERE message.ordinal = work_item.action), \
+             work_item.output_digest, work_item_read.total, work_item_read.bytes, work_item_read.records FROM ",
             $predicate
         )
     };
@@ -270,12 +287,17 @@ static MESSAGE: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
     ", message.created_at, message.finished_at, message.admitted_at, message.status, message.error, \
-     message.uncertain_attempts, message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body FROM message \
+     message.uncertain_attempts, message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body, \
+     message.action, message.action_pack, message.action_generation, \
+     (SELECT work_item.id FROM work_item WHERE work_item.handed_action = message.ordinal) FROM message \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal WHERE message.id = ?"
 ));
 
 fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
     let state = row.work_state(6)?;
+    let action = row.optional_bytes_16(20)?.map(MessageId::from_bytes);
+    // Actions stand in no lane.
+    let source_key = if action.is_none() { row.value(17)? } else { None };
     Ok(WorkItemDetail {
         id: WorkItemId::from_bytes(row.bytes_16(0)?),
         event_id: EventId::from_bytes(row.bytes_16(1)?),
@@ -293,11 +315,12 @@ fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
         failure: row.optional_failure(13, 14)?,
         created_at: row.time(15)?,
         finished_at: row.optional_time(16)?,
-        source_key: row.value(17)?,
+        source_key,
         replay_of: row.optional_bytes_16(18)?.map(WorkItemId::from_bytes),
         replayed_at: row.optional_time(19)?,
-        output_digest: row.optional_bytes_32(20)?,
-        reads: records::read(row, 21)?,
+        action,
+        output_digest: row.optional_bytes_32(21)?,
+        reads: records::read(row, 22)?,
     })
 }
 
@@ -318,5 +341,16 @@ fn message(row: &Row) -> Result<MessageDetail, sqlx::Error> {
         error: row.value(ENTRY_COLUMNS + 4)?,
         uncertain_attempts: row.unsigned_32(ENTRY_COLUMNS + 5)?,
         payload: payload(row, ENTRY_COLUMNS + 6)?,
+        action: action(row, ENTRY_COLUMNS + 11)?,
     })
+}
+
+fn action(row: &Row, first: usize) -> Result<Option<ActionDetail>, sqlx::Error> {
+    let Some(name) = row.value::<Option<String>>(first)? else { return Ok(None) };
+    Ok(Some(ActionDetail {
+        name,
+        pack: row.name(first + 1)?,
+        generation: GenerationNumber(row.unsigned_32(first + 2)?),
+        work_item: row.optional_bytes_16(first + 3)?.map(WorkItemId::from_bytes),
+    }))
 }

@@ -76,6 +76,14 @@ static SEEN: Statement = Statement::select("(namespace, pack, kind, `key`)", 4, 
 
 static LOAD: Statement = Statement::lock("(namespace, pack, kind, `key`)", 4, BY_KEY, Lock::Update);
 
+static HELD: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT lane.kind, lane.namespace, lane.pack, lane.`key`, lane.id, lane.head, lane.last_ordinal \
+     FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
+    Lock::Update,
+);
+
 /// A lane that is there already stays as it is, and is held from here on.
 static CREATE: Statement = Statement::insert(
     "lane (id, namespace, pack, kind, `key`, head, last_ordinal)",
@@ -150,10 +158,11 @@ impl Lanes {
         keys.retain(|key| !self.read.contains(key));
         keys.sort_unstable();
         keys.dedup();
-        if unit.connection.engine() != Engine::Sqlite {
-            create_missing(unit, &keys).await?;
-        }
-        self.stored.extend(LOAD.fetch(&mut unit.connection, keys.clone(), LaneKey::bind, stored).await?);
+        let loaded = match unit.connection.engine() {
+            Engine::Sqlite => LOAD.fetch(&mut unit.connection, keys.clone(), LaneKey::bind, stored).await?,
+            Engine::MySql { .. } => load_among_others(unit, &keys).await?,
+        };
+        self.stored.extend(loaded);
         self.read.extend(keys);
         Ok(())
     }
@@ -208,6 +217,12 @@ impl LaneKey {
 }
 
 impl LaneIds {
+    fn of(kind: LaneKind, id: i64) -> Self {
+        let mut ids = Self::default();
+        *ids.of_mut(kind) = Some(id);
+        ids
+    }
+
     fn of_mut(&mut self, kind: LaneKind) -> &mut Option<i64> {
         match kind {
             LaneKind::Delivery => &mut self.delivery,
@@ -227,13 +242,25 @@ fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
     Ok((key, Stored { id: row.value(4)?, lane, new: false, changed: false }))
 }
 
-/// Stores lanes, empty, that nobody has stored. Waiting for a row to come into being would keep others from storing lanes
-/// beside it; so each is there before it is locked.
-async fn create_missing(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<(), sqlx::Error> {
-    let known = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
-    let known: HashSet<LaneKey> = known.into_iter().map(|(key, _)| key).collect();
-    let missing = keys.iter().filter(|key| !known.contains(key));
-    let missing = missing.map(|key| (unit.sequences.lane(), key.clone())).collect();
+/// Loads and holds lanes where others write too. A lane's id never changes, so it may be read without a lock; the row is then held by
+/// its id, in the order in which everybody holds lanes. Whoever held one by its key would hold the key first and wait for the row, while
+/// somebody who has the row waits for the key.
+async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<(LaneKey, Stored)>, sqlx::Error> {
+    let seen = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
+    let lanes: HeldLanes = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
+    let ids = lanes.delivery.into_iter().chain(lanes.source).collect();
+    let mut loaded = HELD.fetch(&mut unit.connection, ids, bind_lane_id, stored).await?;
+    let seen: HashSet<LaneKey> = seen.into_iter().map(|(key, _)| key).collect();
+    let missing: Vec<LaneKey> = keys.iter().filter(|key| !seen.contains(key)).cloned().collect();
+    create(unit, missing.clone()).await?;
+    loaded.extend(LOAD.fetch(&mut unit.connection, missing, LaneKey::bind, stored).await?);
+    Ok(loaded)
+}
+
+/// Stores lanes, empty, that nobody was seen to have stored. Waiting for a row to come into being would keep others from storing
+/// lanes beside it; so each is there before it is locked.
+async fn create(unit: &mut Unit<'_>, missing: Vec<LaneKey>) -> Result<(), sqlx::Error> {
+    let missing = missing.into_iter().map(|key| (unit.sequences.lane(), key)).collect();
     CREATE
         .write(&mut unit.connection, missing, |values, (id, key)| {
             values.push(id);

@@ -33,7 +33,7 @@ impl Store {
         let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
         let (query, floor) = event_query(filter, before, limit);
         let rows = query.run(&mut connection).await?;
-        let items = rows
+        let mut items = rows
             .iter()
             .map(|row| {
                 Ok(EventSummary {
@@ -51,11 +51,13 @@ impl Store {
                 })
             })
             .collect::<Result<Vec<_>, sqlx::Error>>()?;
-        let next = if items.len() < limit as usize {
+        let next = if rows.len() < limit as usize {
             Table::Event.at(&mut connection, floor).await?.map(EventId::from_bytes)
         } else {
             items.last().map(|item| item.id)
         };
+        // An event is one item, however many of its actions ended badly.
+        items.dedup_by_key(|item| item.id);
         Ok(Page { items, next })
     }
 

@@ -18,6 +18,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::actions::Applies;
 use super::authority::Authority;
 use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
@@ -69,8 +70,8 @@ static INSERT_EVENTS: Statement = Statement::insert(
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
      delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
-     replay_event, queue_class, coalesces)",
-    23,
+     replay_event, queue_class, coalesces, action)",
+    24,
     Conflict::Fail,
 );
 
@@ -139,6 +140,8 @@ pub(super) struct PlannedWorkItem {
     pub(super) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(super) replays: Option<(WorkItemId, i64)>,
+    /// The action that it applies, if it is no Event's.
+    pub(super) action: Option<Applies>,
 }
 
 /// What a group of deliveries comes to.
@@ -253,6 +256,7 @@ impl Plan {
                 coalesces: coalesces(delivery),
                 created_at: delivery.received_at,
                 replays: None,
+                action: None,
             });
         }
         (known.id, known.receipt_id)
@@ -314,9 +318,10 @@ pub(super) async fn store_work_items(
             let (parent, event) = item.replays.unzip();
             values
                 .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
-                .push(event)
+                .push(event.or(item.action.and_then(|action| action.event)))
                 .push(queue_class_code(item.queue_class))
-                .push(item.coalesces.as_ref().map(RouteName::as_str));
+                .push(item.coalesces.as_ref().map(RouteName::as_str))
+                .push(item.action.map(|action| action.message));
         })
         .await?;
     Ok(())

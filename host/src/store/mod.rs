@@ -11,6 +11,7 @@
 //!   nothing and is told so.
 //! - `now` is a parameter.
 
+mod actions;
 mod change;
 mod claim;
 mod draining;
@@ -83,8 +84,8 @@ pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair
 pub use finish::{Disposition, Finish, Finished, Successor};
 pub use gates::{GateChange, GateRow, SetBy};
 pub use inspect::{
-    EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page,
-    PageRequest, WorkItemDetail,
+    ActionDetail, EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX,
+    Page, PageRequest, WorkItemDetail,
 };
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{

@@ -44,8 +44,8 @@ static KNOWN: Statement =
 
 static INSERT: Statement = Statement::insert(
     "message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, ordering_key, due_at, eligible_at, \
-     expire_at, bytes, created_at, state, generation, attempt)",
-    17,
+     expire_at, bytes, created_at, state, generation, attempt, action, action_pack, action_generation)",
+    20,
     Conflict::Fail,
 );
 
@@ -103,6 +103,10 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
             values.push(namespace.as_str()).push(message.destination.as_str()).push(message.ordering_key);
             values.time(message.due_at).time(message.due_at).optional_time(message.expire_at);
             values.push(bytes).time(now).push(message_state_code(MessageState::Scheduled)).push(1_u32).push(0_u32);
+            match message.action {
+                Some(action) => values.push(action.name).push(action.pack.as_str()).push(action.generation.0),
+                None => values.push(None::<String>).push(None::<String>).push(None::<u32>),
+            };
         })
         .await?;
     INSERT_PAYLOADS

@@ -65,6 +65,8 @@ pub struct GenerationStatus {
     pub generation: Generation,
     /// Unfinished WorkItems that run on it, by state; states without any are left out.
     pub unfinished: BTreeMap<WorkState, u64>,
+    /// Actions that it emitted and that are not due yet.
+    pub actions: u64,
 }
 
 /// What an installation came to.
@@ -107,7 +109,7 @@ pub enum Activated {
 impl GenerationStatus {
     /// Where it stands.
     pub fn stage(&self) -> GenerationStage {
-        let unfinished = self.unfinished.values().sum();
+        let unfinished = self.unfinished.values().sum::<u64>() + self.actions;
         GenerationStage::of(self.generation.active, self.generation.activated_at.is_some(), unfinished)
     }
 }
@@ -158,7 +160,7 @@ impl Store {
         self.writer.control(|reply| Control::Activate(activation, reply)).await
     }
 
-    /// The active generations, and others that unfinished WorkItems refer to, by pack and number.
+    /// The active generations, and others that unfinished WorkItems or actions refer to, by pack and number.
     pub async fn serving_generations(&self) -> Result<Vec<ServingGeneration>, StoreError> {
         let mut reader = self.reader().await?;
         let rows = reader.connection().fetch_all(SERVING, values![]).await?;
@@ -205,10 +207,15 @@ impl Store {
                 unfinished.entry((row.name(0)?, row.unsigned_32(1)?)).or_default().insert(row.work_state(2)?, count);
             }
         }
+        let mut actions: BTreeMap<(PackName, u32), u64> = BTreeMap::new();
+        for row in reader.connection().fetch_all(ACTIONS, values![]).await? {
+            actions.insert((row.name(0)?, row.unsigned_32(1)?), row.unsigned(2)?);
+        }
         let statuses = rows.iter().map(|row| {
             let generation = generation(row)?;
-            let unfinished = unfinished.remove(&(generation.pack.clone(), generation.number.0)).unwrap_or_default();
-            Ok(GenerationStatus { generation, unfinished })
+            let key = (generation.pack.clone(), generation.number.0);
+            let unfinished = unfinished.remove(&key).unwrap_or_default();
+            Ok(GenerationStatus { generation, unfinished, actions: actions.remove(&key).unwrap_or(0) })
         });
         statuses.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
     }
@@ -253,12 +260,17 @@ macro_rules! generation_columns {
     };
 }
 
-/// Active generations, and those with WorkItems that are neither done (4) nor dead (5).
+/// Actions that have not been handed off and have not ended, by the generation that is to apply them.
+const ACTIONS: &str = "\
+    SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
+
+/// Active generations, and those with WorkItems that are neither done (4) nor dead (5), or with actions that wait.
 const SERVING: &str = "\
     SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
     WHERE generation.number = pack.active_generation OR (SELECT sum(counter.count) FROM work_item_counter AS counter \
     WHERE counter.pack = generation.pack AND counter.generation = generation.number AND counter.state < 4) > 0 \
+    OR EXISTS (SELECT 1 FROM message WHERE message.action_pack = generation.pack AND message.open_action = generation.number) \
     ORDER BY generation.pack, generation.number";
 
 const GENERATION: &str = concat!(

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use super::actions::Applies;
 use super::connection::Row;
 use super::dialect::Lock;
 use super::lane::{LaneIds, Lanes};
@@ -58,12 +59,13 @@ impl Store {
     }
 }
 
-/// The ordinal of a replay: below 0, where no delivery's WorkItem is, with the work type in its low bits as everywhere.
-fn ordinal(number: i64, work_type: WorkType) -> i64 {
+/// The ordinal of a replay, and of what is no delivery's at all: below 0, where no delivery's WorkItem is, with the work type
+/// in its low bits as everywhere.
+pub(super) fn ordinal(number: i64, work_type: WorkType) -> i64 {
     work_type_code(work_type) - number * WORK_TYPES_PER_EVENT
 }
 
-/// Whether a WorkItem with this ordinal is a replay.
+/// Whether a WorkItem with this ordinal is another than the one that a delivery brought.
 pub(super) fn is_replay(ordinal: i64) -> bool {
     ordinal < 0
 }
@@ -87,7 +89,8 @@ static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class FROM wanted \
+     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
+     work_item.action FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
@@ -124,6 +127,8 @@ struct Parent {
     state: WorkState,
     lanes: LaneIds,
     queue_class: QueueClass,
+    /// The ordinal of the message that it applies.
+    action: Option<i64>,
 }
 
 /// What a group of requests is about, held until the transaction ends.
@@ -193,13 +198,15 @@ impl Plan {
             event_id: parent.event_id,
             namespace: parent.namespace.clone(),
             scope: parent.scope.clone(),
-            source_key: event.source_key.clone(),
-            delivery_lane: event.delivery_lane.clone(),
+            // Actions stand in no lane.
+            source_key: event.source_key.clone().filter(|_| parent.action.is_none()),
+            delivery_lane: event.delivery_lane.clone().filter(|_| parent.action.is_none()),
             queue_class: parent.queue_class,
             // Somebody asked for it: nothing makes it superfluous.
             coalesces: None,
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
+            action: parent.action.map(|message| Applies { message, event: Some(event.ordinal) }),
         });
         if parent.state == WorkState::Dead && !parent.lanes.is_empty() {
             self.holders.push((parent.ordinal, parent.lanes));
@@ -260,6 +267,7 @@ fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
         state: row.work_state(7)?,
         lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
         queue_class: row.queue_class(10)?,
+        action: row.value(11)?,
     };
     Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
 }

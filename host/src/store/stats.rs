@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::stored::values;
 use super::{Store, StoreError};
 use crate::model::message::MessageState;
+use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 
 /// How many rows stand in each state.
@@ -28,6 +29,11 @@ const ROWS: &str = "\
     SELECT 0, state, count(*) FROM work_item GROUP BY state \
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state";
 
+/// When the oldest of the attempts was admitted whose outcome nobody knows. Each engine by an index that holds these rows.
+const OLDEST_UNCERTAIN_SQLITE: &str = "SELECT min(admitted_at) FROM message WHERE state IN (3, 7) AND state = 3";
+const OLDEST_UNCERTAIN_MYSQL: &str = "\
+    SELECT min(message.admitted_at) FROM shard CROSS JOIN message ON message.shard = shard.id AND message.state = 3";
+
 impl Stats {
     /// Nothing in any state.
     pub(super) fn zero() -> Self {
@@ -47,6 +53,14 @@ impl Store {
     /// Counts the rows themselves. For tests and for `forebay doctor`: its cost grows with the tables.
     pub async fn count_rows(&self) -> Result<Stats, StoreError> {
         self.read_stats(ROWS).await
+    }
+
+    /// Since when the message has been uncertain that an operator has been asked about the longest.
+    pub async fn oldest_uncertain(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let text = connection.engine().pick(OLDEST_UNCERTAIN_SQLITE, OLDEST_UNCERTAIN_MYSQL);
+        Ok(connection.fetch_one(text, values![]).await?.optional_time(0)?)
     }
 
     /// One statement for both: a commit between two would show a finished item without its messages.

@@ -75,6 +75,7 @@ pub(super) const fn message_state_code(state: MessageState) -> i64 {
         MessageState::Cancelled => 5,
         MessageState::Expired => 6,
         MessageState::Dead => 7,
+        MessageState::HandedOff => 8,
     }
 }
 

@@ -17,8 +17,8 @@ use super::{
 use crate::env::{Env, ManualClock, SeededEntropy};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, LeaseToken, MessageId, ReceiptId, RuntimeId, WorkItemId};
-use crate::model::message::NewMessage;
-use crate::model::names::{Namespace, PackName};
+use crate::model::message::{NewAction, NewMessage};
+use crate::model::names::{DestinationName, Namespace, PackName};
 use crate::model::pack::{self, GenerationNumber};
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::reading::RunRecord;
@@ -247,6 +247,16 @@ impl Fixture {
             idempotency_key: None,
             due_at,
             expire_at: None,
+            action: None,
+        }
+    }
+
+    /// An action of the pack's first generation.
+    pub(crate) fn action(&self, name: &str, due_at: Timestamp) -> NewMessage {
+        NewMessage {
+            destination: DestinationName::flow_of(&pack()),
+            action: Some(NewAction { name: name.to_owned(), pack: pack(), generation: GENERATION }),
+            ..self.message("sink", due_at)
         }
     }
 

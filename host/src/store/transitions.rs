@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `scheduled`, `retry_wait` | `publishing` | admission, under a lease that holds |
 //! | `publishing` | what its attempt came to | outcome, under a lease that is not lost |
+//! | `publishing` | `handed_off`, and a WorkItem beside it | outcome of an action |
 //! | `scheduled`, `retry_wait` | `expired` | expiry, under a lease that is not lost |
 //! | `scheduled`, `retry_wait` | `cancelled`, or `scheduled` in a new generation | command |
 //! | `dead` | `scheduled` in a new generation | redrive |
@@ -14,7 +15,9 @@
 
 use std::collections::HashMap;
 
+use super::actions::{self, HandedOff};
 use super::dialect::Lock;
+use super::draining::{ActionDrain, DrainTarget, DrainedRows};
 use super::error::StoreError;
 use super::messages::{
     Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolution, Resolved,
@@ -25,6 +28,7 @@ use super::stored::{Values, message_state_code};
 use super::unit::{Unit, all_written};
 use crate::model::ids::MessageId;
 use crate::model::message::{AfterAttempt, MessageState};
+use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 
 /// A shard owner's request about some of its messages.
@@ -69,7 +73,7 @@ static LOAD: Statement = Statement::lock(
     1,
     "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
      message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error, \
-     coalesce(message.line_seq, message.seq), message.uncertain_attempts \
+     coalesce(message.line_seq, message.seq), message.action_generation, message.uncertain_attempts \
      FROM wanted CROSS JOIN message ON message.id = wanted.id",
     Lock::Update,
 );
@@ -99,6 +103,15 @@ static REMAKE: Statement = Statement::update(
      AND message.attempt = remade.column4",
 );
 
+/// Of rows that are held.
+static REGENERATE: Statement = Statement::update(
+    "message",
+    "action_generation = regenerated.column2",
+    "regenerated",
+    2,
+    "message.ordinal = regenerated.column1 AND message.action_generation IS NOT NULL",
+);
+
 /// A message's row as it is becoming.
 struct Entry {
     ordinal: i64,
@@ -119,6 +132,11 @@ struct Entry {
     place: i64,
     /// Its attempts, of all generations, of which nobody knows what they did.
     uncertain_attempts: u32,
+    /// The generation that applies it, if it is an action, and whether that is another one than was read.
+    action_generation: Option<GenerationNumber>,
+    action_moved: bool,
+    /// Whether it becomes a WorkItem.
+    handed_off: bool,
     change: Change,
 }
 
@@ -144,7 +162,8 @@ impl Entry {
             | MessageState::Published
             | MessageState::Cancelled
             | MessageState::Expired
-            | MessageState::Dead => false,
+            | MessageState::Dead
+            | MessageState::HandedOff => false,
         }
     }
 
@@ -217,7 +236,10 @@ impl<'s> Book<'s> {
                         error: row.value(11)?,
                         finished_at: None,
                         place: row.value(12)?,
-                        uncertain_attempts: row.unsigned_32(13)?,
+                        action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
+                        action_moved: false,
+                        handed_off: false,
+                        uncertain_attempts: row.unsigned_32(14)?,
                         change: Change::Nothing,
                     };
                     Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
@@ -273,6 +295,10 @@ impl<'s> Book<'s> {
                 AfterAttempt::RetryAt(at) => entry.eligible_at = at,
                 AfterAttempt::Uncertain => {}
                 AfterAttempt::Published | AfterAttempt::Dead | AfterAttempt::Expired => entry.finished_at = Some(now),
+                AfterAttempt::HandedOff => {
+                    entry.finished_at = Some(now);
+                    entry.handed_off = true;
+                }
             }
             true
         };
@@ -349,20 +375,56 @@ impl<'s> Book<'s> {
         Ok(Resolved::Resolved)
     }
 
+    /// Has actions that wait for a generation applied by another one, or ends them.
+    pub(super) fn drain(&mut self, request: ActionDrain) -> Result<DrainedRows, StoreError> {
+        let ActionDrain { from, target, ids, now } = request;
+        let mut rows = 0;
+        for id in ids {
+            let waits = |entry: &&mut Entry| entry.waits() && entry.action_generation == Some(from);
+            let Some(entry) = self.entries.get_mut(&id).filter(waits) else { continue };
+            rows += 1;
+            match target {
+                DrainTarget::Generation(to) => {
+                    entry.action_generation = Some(to);
+                    entry.action_moved = true;
+                }
+                DrainTarget::DeadLetter => {
+                    entry.state = MessageState::Dead;
+                    entry.finished_at = Some(now);
+                    entry.error = Some(format!("an operator drained generation {from} and had its work end"));
+                    entry.change = Change::Remade;
+                }
+            }
+        }
+        Ok(DrainedRows(rows))
+    }
+
     /// Writes what changed.
     pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
-        let (mut moved, mut remade) = (Vec::new(), Vec::new());
+        let (mut moved, mut remade, mut handed_off) = (Vec::new(), Vec::new(), Vec::new());
+        let mut regenerated = Vec::new();
         for entry in self.entries.into_values() {
+            let generation = entry.action_generation.filter(|_| entry.action_moved);
+            regenerated.extend(generation.map(|generation| (entry.ordinal, generation)));
             let changed = match entry.change {
                 Change::Nothing => continue,
                 Change::Moved => &mut moved,
                 Change::Remade | Change::Begun => &mut remade,
             };
             unit.count_message(Some(entry.before.0), entry.state);
+            if let (true, Some(at)) = (entry.handed_off, entry.finished_at) {
+                handed_off.push(HandedOff { message: entry.ordinal, at });
+            }
             changed.push(entry);
         }
         write_moved(unit, moved).await?;
-        write_remade(unit, self.shards, remade).await
+        write_remade(unit, self.shards, remade).await?;
+        REGENERATE
+            .write(&mut unit.connection, regenerated, |values, (ordinal, generation)| {
+                values.push(ordinal).push(generation.0);
+            })
+            .await?;
+        actions::hand_off(unit, handed_off).await
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Claims {
     claims: HashMap<ClaimKey, Claim>,
     unresolved: usize,
     max: usize,
+    /// As many as there is room for, `max` at the most.
+    limit: usize,
 }
 
 /// A claim that is not in the index yet: its permits are taken, and given back with the lanes if it never gets there.
@@ -86,7 +88,9 @@ impl From<AfterAttempt> for Ended {
         match after {
             AfterAttempt::RetryAt(at) => Ended::BackAt(at),
             AfterAttempt::Uncertain => Ended::Unsettled,
-            AfterAttempt::Published | AfterAttempt::Dead | AfterAttempt::Expired => Ended::Gone,
+            AfterAttempt::Published | AfterAttempt::HandedOff | AfterAttempt::Dead | AfterAttempt::Expired => {
+                Ended::Gone
+            }
         }
     }
 }
@@ -102,7 +106,7 @@ pub(super) struct Settlements {
 
 impl Claims {
     pub(super) fn new(max: usize) -> Self {
-        Self { claims: HashMap::new(), unresolved: 0, max }
+        Self { claims: HashMap::new(), unresolved: 0, max, limit: max }
     }
 
     /// How many are with the publisher.
@@ -123,9 +127,19 @@ impl Claims {
         self.claims.values().filter(|claim| claim.permit.is_none()).map(|claim| claim.since).min()
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// No more than so many beside those that there are.
+    pub(super) fn limit(&mut self, room: usize) {
+        self.limit = self.claims.len().saturating_add(room).min(self.max);
+    }
+
     /// Whether one more may be claimed, beside `picked` that are being claimed.
     pub(super) fn has_room(&self, picked: usize) -> bool {
-        self.claims.len() + picked < self.max
+        self.claims.len() + picked < self.limit
     }
 
     /// Takes over what the index says is in flight: whoever claimed it is gone. Its lanes have been adopted.
@@ -329,9 +343,11 @@ impl Claims {
                     MessageState::Publishing => continue,
                     MessageState::Scheduled | MessageState::RetryWait => Ended::BackAt(row.eligible_at),
                     MessageState::Uncertain => Ended::Unsettled,
-                    MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => {
-                        Ended::Gone
-                    }
+                    MessageState::Published
+                    | MessageState::Cancelled
+                    | MessageState::Expired
+                    | MessageState::Dead
+                    | MessageState::HandedOff => Ended::Gone,
                 },
                 // It was rescheduled, which the feed tells of.
                 Some(_) | None => Ended::Gone,

@@ -18,8 +18,10 @@
 //! - In memory there is something for each lane and nothing for each message. Lanes are bounded.
 
 mod step;
+mod vacate;
 
 pub(super) use step::Step;
+pub(super) use vacate::LANES_KEPT;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,9 +29,10 @@ use std::sync::Arc;
 
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use super::values::{Entry, ShardState, read_lane};
+use super::values::{Entry, ShardState, StoredLane, read_lane};
 use crate::model::destination_lane::LaneName;
 use crate::model::ids::MessageId;
+use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
@@ -96,14 +99,16 @@ pub(super) struct Lane {
     pub pending: u64,
     start: Option<LineStart>,
     ready_at: Option<Timestamp>,
-    /// Its LANE key says this of `pending`; `None` if it has none yet.
+    /// Its LANE key says this of `pending`; `None` if it has none yet, or one of another name.
     recorded: Option<u64>,
     touched: bool,
+    /// Whether it is nobody's, and its number another key's to have.
+    pub is_vacant: bool,
 }
 
 impl Lane {
     fn new(name: LaneName) -> Self {
-        Self { name, pending: 0, start: None, ready_at: None, recorded: None, touched: false }
+        Self { name, pending: 0, start: None, ready_at: None, recorded: None, touched: false, is_vacant: false }
     }
 
     /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
@@ -121,6 +126,8 @@ impl Lane {
 struct Lanes {
     lanes: Vec<Lane>,
     numbers: HashMap<LaneName, LaneNumber>,
+    /// Numbers of keys that nobody needs, by what the next one must have in common with them.
+    vacant: HashMap<(Namespace, DestinationName), Vec<LaneNumber>>,
 }
 
 impl Lanes {
@@ -232,14 +239,19 @@ impl Index {
         let mut index =
             Self { database, state, lanes: Lanes::default(), expiry_start: Timestamp::from_millis(i64::MIN) };
         let mut scan = index.database.scan(Family::Meta, &keys::lane_start(), keys::lane_end());
-        while let Some((number, (name, pending))) =
+        while let Some((number, StoredLane { name, pending, is_vacant })) =
             scan.peek(|key, value| Some((keys::read_lane(key)?, read_lane(value)?)))?
         {
             if number.0 as usize != index.lanes.lanes.len() {
                 return Err(Broken::Torn { family: Family::Meta });
             }
-            index.lanes.numbers.insert(name.clone(), number);
-            index.lanes.lanes.push(Lane { pending, recorded: Some(pending), ..Lane::new(name) });
+            if is_vacant {
+                let family = (name.namespace.clone(), name.destination.clone());
+                index.lanes.vacant.entry(family).or_default().push(number);
+            } else {
+                index.lanes.numbers.insert(name.clone(), number);
+            }
+            index.lanes.lanes.push(Lane { pending, recorded: Some(pending), is_vacant, ..Lane::new(name) });
             scan.advance();
         }
         drop(scan);

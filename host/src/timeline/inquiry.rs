@@ -5,7 +5,7 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::session::{CheckpointReply, RestoredFrom};
-use crate::lanes::Held;
+use crate::lanes::{CLASSES, Held, WorkClass};
 use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
@@ -49,6 +49,19 @@ pub struct ShardView {
     pub restored: RestoredFrom,
     /// Rows of the store that were read until the index had caught up.
     pub rows_read: u64,
+    /// How long each of its work classes had to wait for a turn.
+    pub waits: [WorkWait; CLASSES],
+}
+
+/// How long a work class had to wait for a turn, in records that others did meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkWait {
+    /// The class.
+    pub class: WorkClass,
+    /// The longest that it did, since the shard is owned.
+    pub longest: u64,
+    /// The longest that it may.
+    pub bound: u64,
 }
 
 /// A Destination Lane as its shard's owner sees it.

@@ -42,10 +42,11 @@ mod source;
 mod values;
 
 pub use checkpoint::{CheckpointOptions, CheckpointPlace, S3Place};
-pub use inquiry::{LaneView, ShardView};
+pub use inquiry::{LaneView, ShardView, WorkWait};
 pub use session::RestoredFrom;
 pub use signals::describe;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,11 +64,11 @@ use self::lease::LeaseKeeper;
 use self::placement::{Placement, Presence};
 use self::shard::Shard;
 use crate::env::{self, Env};
-use crate::lanes::Held;
-use crate::model::destination::Destinations;
+use crate::lanes::{Held, WorkPlan};
+use crate::model::destination::{Destinations, terms_of};
 use crate::model::ids::RuntimeId;
 use crate::model::message::MessageEntry;
-use crate::model::names::DestinationName;
+use crate::model::names::{DestinationName, Namespace};
 use crate::publish::Publisher;
 use crate::store::{CheckpointRow, ShardId, Store};
 
@@ -90,6 +91,8 @@ pub struct TimelineOptions {
     pub claimed_max: usize,
     /// Block cache and write buffers of all shards together, in bytes.
     pub memory_bytes: usize,
+    /// Tenants' shares of service, at most [`crate::lanes::WEIGHT_MAX`]; that of one that is not here is 1.
+    pub namespace_weights: BTreeMap<Namespace, u32>,
     /// The widest clock interval that messages are published under.
     pub clock_uncertainty_max: Duration,
     /// Copies for owners that find no index of their own.
@@ -145,10 +148,10 @@ impl Timeline {
         let cannot = |error: &dyn std::fmt::Display| {
             TimelineError(format!("the timeline cannot be kept in {}: {error}", options.directory.display()))
         };
-        let work = session::plan(options.claimed_max)
-            .map_err(|error| TimelineError(format!("the timeline's shards cannot do their work: {error}")))?;
+        let work = work_plan(&options, store.shard_count())?;
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
+        let weights = Arc::new(options.namespace_weights.clone());
         let checkpoints = Checkpoints::open(options.checkpoints.clone(), store.clone(), env.clone());
         let checkpoints = Arc::new(checkpoints.await.map_err(TimelineError)?);
         let (wake, woken) = watch::channel(0);
@@ -187,6 +190,7 @@ impl Timeline {
                 env: env.clone(),
                 poll: options.poll,
                 claimed_max: options.claimed_max,
+                weights: weights.clone(),
                 work,
                 time: time.clone(),
                 clock_uncertainty_max: options.clock_uncertainty_max,
@@ -221,7 +225,7 @@ impl Timeline {
 
     /// Whether this runtime can call a destination.
     pub fn can_call(&self, destination: &DestinationName) -> bool {
-        self.destinations.contains_key(destination)
+        terms_of(&self.destinations, destination).is_some()
     }
 
     /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out.
@@ -272,6 +276,15 @@ impl ShardHandle {
         session.try_send(inquiry(reply)).ok()?;
         tokio::time::timeout(ANSWER_MAX, answer).await.ok()?.ok()
     }
+}
+
+/// What each shard's writer may hold. Its queues take no more than its part of the memory.
+fn work_plan(options: &TimelineOptions, shards: u16) -> Result<WorkPlan, TimelineError> {
+    session::plan(options.claimed_max, options.memory_bytes / usize::from(shards.max(1))).map_err(|error| {
+        TimelineError(format!(
+            "the timeline's shards cannot do their work: {error}: lower `timeline.claimed_max`, or raise `timeline.memory_mib`"
+        ))
+    })
 }
 
 /// How many file descriptors this many shards take at the most.

@@ -1,11 +1,12 @@
 //! What a dead owner left: attempts that were admitted and have no outcome.
 //!
 //! Nobody knows what such an attempt did. Its destination's policy for uncertain attempts decides, and what it decides is
-//! recorded in SQL before the index hears of it.
+//! recorded in SQL before the index hears of it. An action is another matter: it is handed off in the transaction that
+//! records it, so one without an outcome has not been.
 
 use std::time::Duration;
 
-use crate::model::destination::Destinations;
+use crate::model::destination::{Destinations, terms_of};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, Outcome, UncertainPolicy, after_attempt};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
@@ -45,13 +46,15 @@ pub(super) async fn conclude(
 }
 
 fn outcome(row: &MessageEntry, destinations: &Destinations, now: Timestamp) -> OutcomeRecord {
-    let (retry, policy) = match destinations.get(&row.destination) {
-        Some(destination) => (destination.retry, destination.uncertain),
+    let (retry, policy) = match terms_of(destinations, &row.destination) {
+        Some(terms) => (terms.retry, terms.uncertain),
         None => (NO_RETRY, UncertainPolicy::Hold),
     };
+    let uncertain = !row.destination.is_flow();
+    let outcome = if uncertain { Outcome::Unknown } else { Outcome::Retriable { retry_after: None } };
     let attempt = row.attempt.max(1);
-    let after = after_attempt(row.id, attempt, row.expire_at, &Outcome::Unknown, &retry, policy, now);
+    let after = after_attempt(row.id, attempt, row.expire_at, &outcome, &retry, policy, now);
     let error = Some("the host ended during this attempt, or could not record what came of it".to_owned());
     let (id, generation, attempt) = (row.id, row.generation, row.attempt);
-    OutcomeRecord { id, generation, attempt, after, uncertain: true, status: None, error }
+    OutcomeRecord { id, generation, attempt, after, uncertain, status: None, error }
 }

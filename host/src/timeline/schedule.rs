@@ -4,6 +4,7 @@
 //! when something about it changes and that time has come already. It leaves when its line is empty or its head not due,
 //! and when it may not send.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::index::{Index, Step};
 use super::keys::LaneNumber;
 use super::signals::Signals;
 use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, Held, MESSAGES, TurnLimits, TwoLevelDrr};
-use crate::model::destination::Destinations;
+use crate::model::destination::{Destinations, terms_of};
 use crate::model::destination_lane::{LaneName, Ordering};
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
@@ -25,7 +26,7 @@ const TURN_BYTES_MAX: u64 = 16 << 20;
 const TURN_VISITS_MAX: u32 = 1_024;
 /// How long a turn claims at the most: outcomes and the feed wait meanwhile.
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
-/// Namespaces share alike.
+/// The share of a namespace that is not weighed.
 const NAMESPACE_WEIGHT: u32 = 1;
 /// READY keys that are read in one go.
 const DISCOVERED_MAX: usize = 256;
@@ -50,6 +51,7 @@ pub(super) struct Schedule {
     /// Since when each lane has been active and not been served.
     unserved_since: Vec<Option<Timestamp>>,
     gates: Arc<Gates>,
+    weights: Arc<BTreeMap<Namespace, u32>>,
     /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
     pub drr: TwoLevelDrr<Namespace, LaneNumber>,
     /// READY keys up to here have been found.
@@ -58,13 +60,14 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Takes up the lanes of an index.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(weights: Arc<BTreeMap<Namespace, u32>>) -> Self {
         let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
         let gates = Arc::default();
         Self {
             lanes: Vec::new(),
             unserved_since: Vec::new(),
             gates,
+            weights,
             drr: TwoLevelDrr::new(MESSAGES, Beginning::FirstPass),
             cursor: start,
         }
@@ -104,7 +107,7 @@ impl Schedule {
         row: &MessageEntry,
         destinations: &Destinations,
     ) -> LaneNumber {
-        let ordering = destinations.get(&row.destination).map_or(Ordering::None, |destination| destination.ordering);
+        let ordering = terms_of(destinations, &row.destination).map_or(Ordering::None, |terms| terms.ordering);
         let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
         let ordering = ordering.domain(row.ordering_key.as_deref());
         let number = step.lane_number(&LaneName { namespace, destination, ordering });
@@ -119,11 +122,11 @@ impl Schedule {
             return;
         }
         assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
-        let (mut lane, weight) = match destinations.get(&name.destination) {
-            Some(destination) if name.ordering.is_ordered() => {
-                (DestinationLane::ordered(destination.limits, CIRCUIT), destination.weight)
+        let (mut lane, weight) = match terms_of(destinations, &name.destination) {
+            Some(terms) if name.ordering.is_ordered() => {
+                (DestinationLane::ordered(terms.limits, CIRCUIT), terms.weight)
             }
-            Some(destination) => (DestinationLane::new(destination.limits, CIRCUIT), destination.weight),
+            Some(terms) => (DestinationLane::new(terms.limits, CIRCUIT), terms.weight),
             None => {
                 tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");
                 (DestinationLane::incapable(CIRCUIT), 1)
@@ -132,7 +135,8 @@ impl Schedule {
         lane.set_gate(self.gates.of(name));
         self.lanes.push(lane);
         self.unserved_since.push(None);
-        self.drr.set_group_weight(name.namespace.clone(), NAMESPACE_WEIGHT);
+        let of_namespace = self.weights.get(&name.namespace).copied().unwrap_or(NAMESPACE_WEIGHT);
+        self.drr.set_group_weight(name.namespace.clone(), of_namespace);
         self.drr.set_weight(&name.namespace, number, weight);
     }
 

@@ -17,6 +17,7 @@ mod work;
 pub(super) use checkpointing::{CheckpointReply, Checkpointing};
 pub(super) use work::plan;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,15 +31,17 @@ use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
 use super::inquiry::Inquiry;
+use super::keys::LaneNumber;
 use super::lease::Holding;
 use super::recovery;
 use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::{Held, WorkPlan, WorkRound};
+use crate::lanes::{Held, WorkBudget, WorkPlan, WorkRound};
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
+use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
 use crate::publish::{Publisher, Settlement};
 use crate::store::{ShardId, ShardLease, Store, StoreError};
@@ -86,6 +89,8 @@ pub(super) struct Parts {
     pub signals: Arc<Signals>,
     pub active: Arc<AtomicBool>,
     pub claimed_max: usize,
+    /// Tenants' shares of service.
+    pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
@@ -140,6 +145,11 @@ pub(super) struct Session {
     settled: mpsc::Receiver<Settlement>,
     settle: mpsc::Sender<Settlement>,
     work: WorkRound,
+    /// What waits and what is in flight, by class.
+    budget: WorkBudget,
+    /// The lane that is looked at next for whether somebody needs it, and when that is.
+    vacate_at: LaneNumber,
+    vacate_from: Duration,
     /// When there is something due, or expiring, as far as it was looked at.
     due: Look,
     expiry: Look,
@@ -192,7 +202,7 @@ impl Session {
         let (settle, settled) = mpsc::channel(parts.claimed_max);
         let mut session = Self {
             holding,
-            schedule: Schedule::new(),
+            schedule: Schedule::new(Arc::clone(&parts.weights)),
             claims: Claims::new(parts.claimed_max),
             clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
@@ -203,6 +213,9 @@ impl Session {
             settled,
             settle,
             work: WorkRound::new(parts.work),
+            budget: WorkBudget::new(parts.work),
+            vacate_at: LaneNumber(0),
+            vacate_from: Duration::ZERO,
             due: Look::Now,
             expiry: Look::Now,
             wake,
@@ -273,7 +286,7 @@ impl Session {
     }
 
     async fn tick(&mut self) -> Result<Next, End> {
-        let Holding::Held { lease, until } = *self.holding.borrow_and_update() else { return Err(End::Fenced) };
+        let Holding::Held { lease, until } = *self.holding.borrow() else { return Err(End::Fenced) };
         if self.holding.has_changed().is_err() || self.pages.is_closed() {
             return Err(End::Abandoned);
         }
@@ -370,10 +383,11 @@ impl Session {
         let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
         let (store, destinations) = (&self.parts.store, &self.parts.destinations);
         let now = self.parts.env.now();
-        let rows = match store.message_entries(&ids).await {
-            Ok(rows) => recovery::conclude(store, lease, destinations, rows, now).await,
-            Err(error) => Err(error),
+        let concluded = async {
+            let rows = store.message_entries(&ids).await?;
+            recovery::conclude(store, lease, destinations, rows, now).await
         };
+        let rows = work::in_time(concluded).await;
         let rows = match rows {
             Ok(rows) => rows,
             Err(error) => {
@@ -415,7 +429,7 @@ impl Session {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            Ok(()) = self.holding.changed() => {}
+            Ok(()) = self.holding.changed() => self.holding.mark_changed(),
             _ = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => {}
             Some(page) = self.pages.recv() => self.arrived = Some(page),
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),

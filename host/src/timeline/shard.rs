@@ -15,6 +15,7 @@
 
 mod opening;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,6 +36,7 @@ use super::signals::Signals;
 use crate::env::{self, Env};
 use crate::lanes::WorkPlan;
 use crate::model::destination::Destinations;
+use crate::model::names::Namespace;
 use crate::publish::Publisher;
 use crate::store::{ShardId, ShardLease, Store};
 
@@ -60,6 +62,8 @@ pub(super) struct Shard {
     pub env: Env,
     pub poll: Duration,
     pub claimed_max: usize,
+    /// Tenants' shares of service.
+    pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,

@@ -183,7 +183,7 @@ impl Signals {
         let mut named: BTreeMap<(&str, &str), (u64, u32)> = BTreeMap::new();
         let mut reasons: BTreeMap<Held, u32> = Held::ALL.into_iter().map(|reason| (reason, 0)).collect();
         let mut circuits: BTreeMap<&str, u32> = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
-        for (lane, destination) in lanes.iter().zip(schedule.lanes()) {
+        for (lane, destination) in lanes.iter().zip(schedule.lanes()).filter(|(lane, _)| !lane.is_vacant) {
             *circuits.entry(destination.circuit().as_str()).or_default() += 1;
             if lane.eligible_from().is_some_and(|from| from <= now) {
                 let reason = [destination.held(now), held, Some(Held::Fairness)].into_iter().flatten().min();

@@ -59,7 +59,11 @@ impl Entry {
             MessageState::Scheduled | MessageState::RetryWait => Some(entry),
             // In an ordered lane it holds those behind it, until the feed tells how it ended.
             MessageState::Publishing | MessageState::Uncertain => entry.order.is_some().then(|| entry.unsettled()),
-            MessageState::Published | MessageState::Cancelled | MessageState::Expired | MessageState::Dead => None,
+            MessageState::Published
+            | MessageState::Cancelled
+            | MessageState::Expired
+            | MessageState::Dead
+            | MessageState::HandedOff => None,
         }
     }
 
@@ -134,6 +138,24 @@ impl Entry {
 const UNORDERED: u8 = 0;
 const HASH: u8 = 1;
 const KEY: u8 = 2;
+const VACANT: u8 = 3;
+
+/// What a LANE key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StoredLane {
+    pub name: LaneName,
+    /// How many messages stand in its line.
+    pub pending: u64,
+    /// Whether it is nobody's; then its name is that of an empty key.
+    pub is_vacant: bool,
+}
+
+/// The value of the LANE key of a lane whose name was taken away.
+pub(super) fn write_vacant_lane(name: &LaneName) -> Vec<u8> {
+    let mut value = write_lane(&LaneName { ordering: OrderingDomain::Unordered, ..name.clone() }, 0);
+    *value.last_mut().expect("the last byte says what is ordered") = VACANT;
+    value
+}
 
 /// The value of a LANE key: a lane's name, and how many messages stand in its line.
 pub(super) fn write_lane(name: &LaneName, pending: u64) -> Vec<u8> {
@@ -157,12 +179,17 @@ pub(super) fn write_lane(name: &LaneName, pending: u64) -> Vec<u8> {
 }
 
 /// Reads [`write_lane`].
-pub(super) fn read_lane(value: &[u8]) -> Option<(LaneName, u64)> {
+pub(super) fn read_lane(value: &[u8]) -> Option<StoredLane> {
     let mut fields = Fields::new(value);
     let pending = fields.u64()?;
     let namespace = Namespace::from_str(fields.text()?).ok()?;
     let destination = DestinationName::from_str(fields.text()?).ok()?;
-    let ordering = match fields.u8()? {
+    let kind = fields.u8()?;
+    let ordering = match kind {
+        VACANT => {
+            fields.end()?;
+            OrderingDomain::Key(String::new())
+        }
         UNORDERED => {
             fields.end()?;
             OrderingDomain::Unordered
@@ -175,7 +202,7 @@ pub(super) fn read_lane(value: &[u8]) -> Option<(LaneName, u64)> {
         KEY => OrderingDomain::Key(String::from_utf8(fields.rest().to_vec()).ok()?),
         _ => return None,
     };
-    Some((LaneName { namespace, destination, ordering }, pending))
+    Some(StoredLane { name: LaneName { namespace, destination, ordering }, pending, is_vacant: kind == VACANT })
 }
 
 /// How far an index has come, and whose it is.

@@ -1,5 +1,6 @@
 //! The product as its users meet it: the real binary, real guests, real stores, HTTP on loopback.
 
+mod actions;
 mod batches;
 mod cli;
 mod cluster;

@@ -26,7 +26,7 @@ async fn a_new_project_passes_its_test_and_serves_its_first_event() -> anyhow::R
     let tested = forebay(&folder, &["pack", "test", "orders", "--json"]);
     assert!(tested.status.success(), "{tested:?}");
     let report: Value = serde_json::from_slice(&tested.stdout)?;
-    assert_eq!(report["fixtures"].as_array().map(Vec::len), Some(2), "{report}");
+    assert_eq!(report["fixtures"].as_array().map(Vec::len), Some(3), "{report}");
 
     // Another expectation is a difference that can be read, until it is blessed.
     let expected = folder.join("orders/fixtures/greeting.expected.json");

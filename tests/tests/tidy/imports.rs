@@ -24,6 +24,7 @@ const MODULES: [(&str, &[&str]); 18] = [
             "store",
             "supervise",
             "telemetry",
+            "timeline",
         ],
     ),
     (

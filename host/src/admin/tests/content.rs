@@ -225,7 +225,7 @@ async fn statistics_name_every_state_in_order() {
     let expected = concat!(
         r#"200 {"work_items":{"ready":0,"delayed":0,"blocked":0,"processing":0,"done":1,"dead":0},"#,
         r#""messages":{"scheduled":1,"publishing":0,"retry_wait":0,"uncertain":0,"published":0,"cancelled":0,"#,
-        r#""expired":0,"dead":0}}"#
+        r#""expired":0,"dead":0,"handed_off":0}}"#
     );
     assert_eq!(shown(&desk.get("/api/v1/stats").await), expected);
     let metrics = desk.get("/metrics").await;

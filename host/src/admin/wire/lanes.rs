@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::rfc3339;
 use crate::model::destination_lane::OrderingDomain;
 use crate::store::{CheckpointRow, GateRow, ShardRow, Withdrawal};
-use crate::timeline::{LaneView, ShardView};
+use crate::timeline::{self, LaneView, ShardView};
 
 /// `GET /api/v1/lanes`: what this runtime knows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -210,6 +210,20 @@ pub struct ShardHere {
     pub restored: String,
     /// Rows of the store that were read until the index had caught up.
     pub rows_read: u64,
+    /// How long its work classes had to wait for a turn.
+    #[serde(default)]
+    pub waits: Vec<WorkWait>,
+}
+
+/// How long a work class had to wait for a turn, in records that others did meanwhile.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkWait {
+    /// The class.
+    pub class: String,
+    /// The longest that it did, since the shard is owned.
+    pub longest: u64,
+    /// The longest that it may.
+    pub bound: u64,
 }
 
 impl From<CheckpointRow> for Checkpoint {
@@ -283,6 +297,13 @@ impl From<ShardView> for ShardHere {
             held: view.held.map(|held| held.as_str().to_owned()),
             restored: view.restored.as_str().to_owned(),
             rows_read: view.rows_read,
+            waits: view.waits.iter().map(WorkWait::from).collect(),
         }
+    }
+}
+
+impl From<&timeline::WorkWait> for WorkWait {
+    fn from(wait: &timeline::WorkWait) -> Self {
+        Self { class: wait.class.as_str().to_owned(), longest: wait.longest, bound: wait.bound }
     }
 }

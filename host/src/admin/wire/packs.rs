@@ -37,7 +37,8 @@ pub struct Generation {
     pub installed_at: String,
     /// When it was last made active.
     pub activated_at: Option<String>,
-    /// The unfinished work items that refer to it, by state; what has none is left out.
+    /// The unfinished work items that refer to it, by state, and as `action` the actions that are not due yet; what has none
+    /// is left out.
     pub unfinished: BTreeMap<String, u64>,
 }
 
@@ -110,6 +111,7 @@ impl From<store::GenerationStatus> for Generation {
         let stage = status.stage().as_str().to_owned();
         let generation = status.generation;
         let unfinished = status.unfinished.into_iter();
+        let actions = (status.actions > 0).then(|| ("action".to_owned(), status.actions));
         Self {
             pack: generation.pack.to_string(),
             generation: generation.number.0,
@@ -119,7 +121,7 @@ impl From<store::GenerationStatus> for Generation {
             component_bytes: generation.component_bytes,
             installed_at: rfc3339(generation.installed_at),
             activated_at: generation.activated_at.map(rfc3339),
-            unfinished: unfinished.map(|(state, count)| (state.as_str().to_owned(), count)).collect(),
+            unfinished: unfinished.map(|(state, count)| (state.as_str().to_owned(), count)).chain(actions).collect(),
         }
     }
 }

@@ -76,6 +76,23 @@ pub struct Outcome {
     /// What it emits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
+    /// Its work for later.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
+}
+
+/// An action that a flow emits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// What to do.
+    pub name: String,
+    /// As that of a message.
+    pub due: String,
+    /// What tells it from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// As that of a message.
+    pub body: serde_json::Value,
 }
 
 /// A message that a flow emits.
@@ -137,13 +154,14 @@ impl From<supervise::Difference> for Difference {
 
 impl From<&guest::Outcome> for Outcome {
     fn from(outcome: &guest::Outcome) -> Self {
-        let nothing = Self { ignored: None, failure: None, note: None, messages: Vec::new() };
+        let nothing = Self { ignored: None, failure: None, note: None, messages: Vec::new(), actions: Vec::new() };
         match outcome {
             guest::Outcome::Ignored { reason } => Self { ignored: Some(reason.clone()), ..nothing },
             guest::Outcome::Failed(failure) => Self { failure: Some(failure.to_string()), ..nothing },
             guest::Outcome::Ran(output) => Self {
                 note: output.note.clone(),
                 messages: output.messages.iter().map(Message::from).collect(),
+                actions: output.actions.iter().map(Action::from).collect(),
                 ..nothing
             },
         }
@@ -158,11 +176,7 @@ impl From<&guest::EmittedMessage> for Message {
         };
         Self {
             destination: message.destination.to_string(),
-            due: match message.due {
-                Due::Now => "now".to_owned(),
-                Due::After(delay) => format!("after {} ms", delay.as_millis()),
-                Due::At(at) => rfc3339(at),
-            },
+            due: shown_due(message.due),
             expire_at: message.expire_at.map(rfc3339),
             ordering_key: message.ordering_key.clone(),
             idempotency_key: message.idempotency_key.clone(),
@@ -170,6 +184,25 @@ impl From<&guest::EmittedMessage> for Message {
             headers: message.headers.iter().map(header).collect(),
             body: shown_body(&message.body),
         }
+    }
+}
+
+impl From<&guest::EmittedAction> for Action {
+    fn from(action: &guest::EmittedAction) -> Self {
+        Self {
+            name: action.name.clone(),
+            due: shown_due(action.due),
+            idempotency_key: action.idempotency_key.clone(),
+            body: shown_body(&action.body),
+        }
+    }
+}
+
+fn shown_due(due: Due) -> String {
+    match due {
+        Due::Now => "now".to_owned(),
+        Due::After(delay) => format!("after {} ms", delay.as_millis()),
+        Due::At(at) => rfc3339(at),
     }
 }
 

@@ -1,7 +1,10 @@
-//! `forebay bench drr`: what one decision of the fair sharing costs, at so many lanes.
+//! `forebay bench drr`: what one decision of the fair sharing costs, at so many lanes; with `--check`, whether its bounds hold
+//! over random configurations, for as long as is wanted (`check`).
 //!
 //! Every lane is backlogged with messages of one size; a decision is one look at whose turn it is and one charge. No host is
 //! started and nothing is stored.
+
+mod check;
 
 use std::time::Duration;
 
@@ -25,8 +28,15 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..=4_194_304))]
     bytes: u64,
     /// How long is measured at each number of lanes
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Hold random configurations of tenants, lanes, weights, sizes and arrivals against their bounds instead, for as many
+    /// seconds
+    #[arg(long)]
+    check: bool,
+    /// With --check: the seed of the first configuration; by default another one each time
+    #[arg(long, value_name = "N", requires = "check")]
+    seed: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,6 +51,12 @@ struct Measured {
 }
 
 pub(super) fn run(arguments: &Arguments, env: &Env) -> anyhow::Result<()> {
+    if arguments.check {
+        let entropy = env.id_entropy();
+        let drawn = u64::from_be_bytes(*entropy.first_chunk().expect("ten bytes hold eight"));
+        let time = Duration::from_secs(arguments.seconds);
+        return check::run(arguments.seed.unwrap_or(drawn), time, arguments.json, env);
+    }
     let measured = LANES.map(|lanes| measure(lanes, arguments, env));
     if arguments.json {
         println!("{}", serde_json::to_string(&measured)?);

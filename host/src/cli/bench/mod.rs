@@ -1,6 +1,6 @@
 //! `forebay bench`: measures a host from outside, and says on what. Nothing here asserts a time.
 //!
-//! But for `drr`, `drain`, `claim` and `guest`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
+//! But for `drr`, `drain`, `claim`, `guest`, `timeline` and `neighbours`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
 //! it, and their cost is part of every figure.
 
 mod baseline;
@@ -11,8 +11,11 @@ mod flow;
 mod guest;
 mod intake;
 mod load;
+mod neighbours;
+mod outbound;
 mod queue;
 mod report;
+mod timeline;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,8 +43,12 @@ enum What {
     Claim(claim::Arguments),
     /// Guests alone: what a flow costs, a start from the cache, and what neighbours feel of a guest that never ends
     Guest(guest::Arguments),
-    /// What one decision of the fair sharing between lanes costs
+    /// What one decision of the fair sharing between lanes costs, or whether its bounds hold
     Drr(drr::Arguments),
+    /// The timeline: scheduling in bulk, memory, what is due, lateness, restart
+    Timeline(timeline::Arguments),
+    /// How late quiet lanes are beside a tarpit, a storm of failures and a flood
+    Neighbours(neighbours::Arguments),
     /// The bare loop that `intake --baseline` measures
     #[command(hide = true)]
     ServeBaseline {
@@ -82,6 +89,8 @@ pub async fn run(arguments: BenchArguments, env: &Env) -> anyhow::Result<()> {
         What::Claim(arguments) => claim::run(arguments, env).await,
         What::Guest(arguments) => guest::run(arguments, env).await,
         What::Drr(arguments) => drr::run(&arguments, env),
+        What::Timeline(arguments) => timeline::run(arguments, env).await,
+        What::Neighbours(arguments) => neighbours::run(arguments, env).await,
         What::ServeBaseline { data } => baseline::serve(&data, super::rig::site::GITHUB_SECRET.as_bytes()).await,
     }
 }

@@ -1,6 +1,7 @@
 //! What the benchmarks of the queue share: a store in a folder of its own, or over a private server, and rows that are put into it
 //! as deliveries are. They run in this process: what they measure is the store, not a host.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -64,7 +65,7 @@ pub(super) struct Queue {
     pub(super) generation: GenerationNumber,
     pub(super) route: RouteName,
     namespace: Namespace,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Queue {
@@ -91,15 +92,12 @@ impl Queue {
             .install_pack(&pack, [1; 32], String::new(), component, Installing::Active, env.now())
             .await
             .context("installing the pack that rows are stored for")?;
-        Ok(Self {
-            store,
-            env: env.clone(),
-            pack,
-            generation: installed.number,
-            route,
-            namespace,
-            _directory: directory,
-        })
+        Ok(Self { store, env: env.clone(), pack, generation: installed.number, route, namespace, directory })
+    }
+
+    /// The folder that it is in.
+    pub(super) fn folder(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Stores `rows` events of one class, each in the lane of the source that is told for its number, and says on standard

@@ -15,7 +15,7 @@ use crate::cli::output::print;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
-The folder holds the connector, its manifest, two fixtures, and a copy of the SDK and of the contract that
+The folder holds the connector, its manifest, fixtures, and a copy of the SDK and of the contract that
 this host serves.
 
 Examples:
@@ -89,10 +89,12 @@ const JS: [(&str, &str); 8] = copied! {
 };
 
 /// A project in Rust: files that are the author's, with the example's name in them.
-const OWN: [(&str, &str); 7] = copied! {
+const OWN: [(&str, &str); 9] = copied! {
     "pack.toml" <- "guest-examples/hello/pack.toml"
     "README.md" <- "guest-examples/hello/README.md"
     "src/lib.rs" <- "guest-examples/hello/src/lib.rs"
+    "fixtures/reminder.request.json" <- "guest-examples/hello/fixtures/reminder.request.json"
+    "fixtures/reminder.expected.json" <- "guest-examples/hello/fixtures/reminder.expected.json"
     "fixtures/greeting.request.json" <- "guest-examples/hello/fixtures/greeting.request.json"
     "fixtures/other.request.json" <- "guest-examples/hello/fixtures/other.request.json"
     "fixtures/greeting.expected.json" <- "guest-examples/hello/fixtures/greeting.expected.json"

@@ -18,10 +18,12 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use super::super::reads::Gather;
-use super::{Row, Shared};
+use super::{Input, Row, Shared};
 use crate::env;
 use crate::model::event::Event;
-use crate::model::ids::EventId;
+use crate::model::ids::{EventId, WorkItemId};
+use crate::model::message::DueAction;
+use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{Disposition, StoreError};
 
 /// A body up to here is loaded without asking for its size: a webhook's is seldom larger.
@@ -56,12 +58,17 @@ impl Shared {
         if rows.is_empty() {
             return;
         }
-        let ids = event_ids(&rows);
-        let Ok(sizes) = self.ask(|| self.parts.store.event_sizes(&ids)).await else {
+        let (events, actions) = (event_ids(&rows), action_ids(&rows));
+        let store = &self.parts.store;
+        let sizes = self.ask(|| async { Ok((store.event_sizes(&events).await?, store.action_sizes(&actions).await?)) });
+        let Ok((events, actions)) = sizes.await else {
             return self.give_back(rows).await;
         };
         let count = rows.len();
-        let size = |row: &Row| sizes.get(&row.item.event_id).copied().unwrap_or(0);
+        let size = |row: &Row| {
+            let action = actions.get(&row.item.id).copied().unwrap_or(0);
+            events.get(&row.item.event_id).copied().unwrap_or(0) + action
+        };
         let shares: FuturesUnordered<_> = rows.into_iter().map(|row| self.ask_for_share(size(&row), row)).collect();
         let mut answers = shares.ready_chunks(count);
         while let Some(answered) = answers.next().await {
@@ -73,7 +80,9 @@ impl Shared {
     async fn start_small(self: &Arc<Self>, rows: Vec<Row>) -> Vec<Row> {
         let (mut with_share, mut others) = (Vec::new(), Vec::new());
         for row in rows {
-            match self.bodies.share_now(u64::from(SMALL_BODY_BYTES)) {
+            // An action has a body beside that of its Event.
+            let is_event = row.item.work_type == WorkType::ConnectorEvent;
+            match is_event.then(|| self.bodies.share_now(u64::from(SMALL_BODY_BYTES))).flatten() {
                 Some(share) => with_share.push(Row { share: Some(share), ..row }),
                 None => others.push(row),
             }
@@ -85,7 +94,7 @@ impl Shared {
         let loading = AssertUnwindSafe(self.parts.store.load_small_events(&ids, SMALL_BODY_BYTES));
         // What cannot be had so, or not now, is asked for again.
         let events = loading.catch_unwind().await.ok().and_then(Result::ok).unwrap_or_default();
-        let mut events: HashMap<EventId, Event> = events.into_iter().map(|event| (event.id, event)).collect();
+        let events: HashMap<EventId, Event> = events.into_iter().map(|event| (event.id, event)).collect();
         let (small, large): (Vec<Row>, Vec<Row>) =
             with_share.into_iter().partition(|row| events.contains_key(&row.item.event_id));
         let keep = |mut row: Row| {
@@ -94,7 +103,7 @@ impl Shared {
             row
         };
         let small = small.into_iter().map(keep).collect();
-        self.execute_all(small, std::mem::take(&mut events));
+        self.execute_all(small, Inputs { events, actions: HashMap::new() });
         large.into_iter().map(|row| Row { share: None, ..row }).chain(others).collect()
     }
 
@@ -130,8 +139,8 @@ impl Shared {
 
     /// Loads the rows' Events, with one read if all of them can be read, and starts their executions.
     async fn load(self: &Arc<Self>, rows: Vec<Row>) {
-        match self.events(&rows).await {
-            Ok(events) => self.execute_all(rows, events),
+        match self.inputs(&rows).await {
+            Ok(inputs) => self.execute_all(rows, inputs),
             Err(Missing::Unavailable) => self.give_back(rows).await,
             Err(Missing::Unreadable) => {
                 for row in rows {
@@ -143,34 +152,33 @@ impl Shared {
 
     /// Loads one row's Event: what is wrong with it is not its neighbours' trouble.
     async fn load_alone(self: &Arc<Self>, row: Row) {
-        match self.events(std::slice::from_ref(&row)).await {
-            Ok(events) => self.execute_all(vec![row], events),
+        match self.inputs(std::slice::from_ref(&row)).await {
+            Ok(inputs) => self.execute_all(vec![row], inputs),
             Err(Missing::Unavailable) => self.give_back(vec![row]).await,
             Err(Missing::Unreadable) => {
                 let shared = Arc::clone(self);
-                let failing = shared.fail_without_event(row, "the event's row cannot be read");
+                let failing = shared.fail_without_input(row, "the event's row cannot be read");
                 drop(env::spawn_on(&self.parts.runtime, "executor", failing));
             }
         }
     }
 
     /// Starts the executions of a batch, whose reads are made together.
-    fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut events: HashMap<EventId, Event>) {
+    fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut inputs: Inputs) {
         let runtime = &self.parts.runtime;
         let (mut ready, mut missing) = (Vec::new(), Vec::new());
         for row in rows {
-            match events.remove(&row.item.event_id) {
-                Some(event) => ready.push((row, event)),
-                None => missing.push(row),
+            match inputs.take(&row.item) {
+                Ok(input) => ready.push((row, input)),
+                Err(reason) => missing.push((row, reason)),
             }
         }
         let seats = Gather::seats(&self.reads, runtime, ready.len());
-        for ((row, event), seat) in ready.into_iter().zip(seats) {
-            drop(env::spawn_on(runtime, "executor", Arc::clone(self).execute(row, event, seat)));
+        for ((row, input), seat) in ready.into_iter().zip(seats) {
+            drop(env::spawn_on(runtime, "executor", Arc::clone(self).execute(row, input, seat)));
         }
-        for row in missing {
-            let failing = Arc::clone(self).fail_without_event(row, "the store has no such Event");
-            drop(env::spawn_on(runtime, "executor", failing));
+        for (row, reason) in missing {
+            drop(env::spawn_on(runtime, "executor", Arc::clone(self).fail_without_input(row, reason)));
         }
     }
 
@@ -180,10 +188,13 @@ impl Shared {
         join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release))).await;
     }
 
-    async fn events(&self, rows: &[Row]) -> Result<HashMap<EventId, Event>, Missing> {
-        let ids = event_ids(rows);
-        let events = self.ask(|| self.parts.store.load_events(&ids)).await?;
-        Ok(events.into_iter().map(|event| (event.id, event)).collect())
+    async fn inputs(&self, rows: &[Row]) -> Result<Inputs, Missing> {
+        let (events, actions) = (event_ids(rows), action_ids(rows));
+        let store = &self.parts.store;
+        let loaded =
+            self.ask(|| async { Ok((store.load_events(&events).await?, store.load_actions(&actions).await?)) });
+        let (events, actions) = loaded.await?;
+        Ok(Inputs { events: events.into_iter().map(|event| (event.id, event)).collect(), actions })
     }
 
     /// Asks the store until it answers, a bounded number of times.
@@ -210,6 +221,33 @@ impl Shared {
     }
 }
 
+/// What was loaded for the rows of a batch.
+struct Inputs {
+    events: HashMap<EventId, Event>,
+    actions: HashMap<WorkItemId, DueAction>,
+}
+
+impl Inputs {
+    /// What a row is executed with; or why it has none.
+    fn take(&mut self, item: &ClaimedWorkItem) -> Result<Input, &'static str> {
+        // Several actions may have come from one Event.
+        let event = self.events.get(&item.event_id).ok_or("the store has no such Event")?.clone();
+        let action = match item.work_type {
+            WorkType::ConnectorEvent => None,
+            WorkType::WorkflowActionApply => Some(self.actions.remove(&item.id).ok_or("the store has no such action")?),
+        };
+        Ok(Input { event, action })
+    }
+}
+
 fn event_ids(rows: &[Row]) -> Vec<EventId> {
-    rows.iter().map(|row| row.item.event_id).collect()
+    let mut ids: Vec<EventId> = rows.iter().map(|row| row.item.event_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+fn action_ids(rows: &[Row]) -> Vec<WorkItemId> {
+    let applies = |row: &&Row| row.item.work_type == WorkType::WorkflowActionApply;
+    rows.iter().filter(applies).map(|row| row.item.id).collect()
 }

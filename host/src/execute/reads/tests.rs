@@ -131,7 +131,7 @@ impl Flow for ReadingFlow {
             None => format!("{} is not there", reading.key),
         };
         let note = readings.iter().map(told).collect::<Vec<_>>().join(", ");
-        async move { Ok(FlowOutput { note: Some(note), messages: Vec::new() }) }.boxed()
+        async move { Ok(FlowOutput { note: Some(note), ..FlowOutput::NOTHING }) }.boxed()
     }
 }
 
@@ -368,7 +368,7 @@ async fn what_was_read_is_on_record_with_the_hash_of_what_came_of_it() {
     let reading =
         Reading { reader: "records".parse().unwrap(), key: "a".to_owned(), value: Some(Bytes::from_static(b"of a")) };
     assert_eq!(shown.reads, RecordedReads::Kept(vec![reading]));
-    let output = FlowOutput { note: Some("a=of a".to_owned()), messages: Vec::new() };
+    let output = FlowOutput { note: Some("a=of a".to_owned()), ..FlowOutput::NOTHING };
     assert_eq!(shown.output_digest, Some(output.digest()));
     assert_eq!(ended[1].reads, RecordedReads::NONE);
     assert_eq!(ended[2].output_digest, Some(crate::guest::ignored_digest("of no interest")));

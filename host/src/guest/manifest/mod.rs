@@ -113,14 +113,21 @@ pub(super) fn read(text: &str) -> Result<Authored, LoadError> {
     let limits = document.optional("limits").map_or(Ok(GuestLimits::DEFAULT), limits)?;
     let routes = routes(document.required("routes", "[{ path = \"hooks\", verify = \"plain\" }]")?)?;
     let readers = document.optional("readers").map_or(Ok(Vec::new()), readers::read)?;
-    let destinations =
-        unique(document.optional("destinations"), DESTINATIONS_MAX, |name| name.parse::<DestinationName>())?;
+    let destinations = unique(document.optional("destinations"), DESTINATIONS_MAX, destination)?;
     let settings = document.optional("settings").map_or(Ok(BTreeMap::new()), settings)?;
     if !settings.is_empty() && !imports.contains(&ImportName::Config) {
         return Err(document.error("`settings` cannot be read without the import: add `imports = [\"config\"]`"));
     }
     let manifest = Manifest { name, version, imports, limits, routes, readers, destinations, settings };
     Ok(Authored { manifest, build })
+}
+
+fn destination(value: &Value<'_>) -> Result<DestinationName, LoadError> {
+    let name: DestinationName = value.parse()?;
+    if name.is_flow() {
+        return Err(value.error(&format!("contains `{name}`: a pack's own actions need no destination")));
+    }
+    Ok(name)
 }
 
 /// The version becomes part of a file's name.

@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use expect_test::{Expect, expect};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::model::ids::MessageId;
+use crate::model::message::DueAction;
 
 fn hostile(deed: serde_json::Value) -> Event {
     event("hostile", &[], deed.to_string())
@@ -194,8 +196,8 @@ async fn a_flow_emits_what_its_manifest_allows_and_nothing_else() {
     }
     fails_with(
         &generation,
-        json!({ "do": "act" }),
-        expect![["bad_output: actions are not served by this version of the host"]],
+        json!({ "do": "act", "key": "not visible" }),
+        expect!["bad_output: emitted something whose idempotency key is not of visible ASCII characters"],
     )
     .await;
 }
@@ -212,6 +214,37 @@ async fn times_of_messages_are_kept_and_bounded() {
     for deed in [later(u64::MAX, 0, 0), later(0, i64::MAX, 0), later(0, -1, 0), later(0, 0, i64::MIN)] {
         assert_eq!(failure(&generation, deed).await.class, FailureClass::BadOutput);
     }
+}
+
+// GST-1, GST-2
+#[tokio::test]
+async fn an_action_is_emitted_and_applied_under_the_limits_of_every_call() {
+    let engine = Engine::start();
+    let generation = engine.load("hostile", |_| ()).await;
+    let act = |deed: Value| hostile(json!({ "do": "act", "after_ms": 7, "key": "k", "deed": deed }));
+    let applied = async |deed: Value| {
+        let event = act(deed);
+        let output = flow(&generation, &event).await.unwrap().unwrap();
+        let [EmittedAction { name, body, idempotency_key, due }] = &output.actions[..] else { panic!("one action") };
+        assert_eq!((name.as_str(), idempotency_key.as_deref()), ("later", Some("k")));
+        assert_eq!(*due, Due::After(Duration::from_millis(7)));
+        let action = DueAction {
+            id: MessageId::from_bytes([5; 16]),
+            name: name.clone(),
+            body: body.clone(),
+            due_at: Timestamp::from_millis(1_800_000_000_000),
+        };
+        generation.apply(&event, &action, 3, deadline(AMPLE)).await
+    };
+    let output = applied(json!({ "do": "until", "attempt": 3 })).await.unwrap();
+    assert_eq!(output.note.as_deref(), Some("attempt 3"));
+    let drawn = applied(json!({ "do": "draw" })).await.unwrap();
+    assert!(drawn.note.as_ref().unwrap().starts_with("1800000000000 "), "its time is when it was due");
+    assert_eq!(applied(json!({ "do": "draw" })).await.unwrap(), drawn, "and its chance its own");
+    let failure = applied(json!({ "do": "loop" })).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::OutOfFuel);
+    let failure = applied(json!({ "do": "emit", "count": 1, "destination": "flow:hostile" })).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::BadOutput, "nobody acts but by an action");
 }
 
 // GST-5

@@ -117,7 +117,7 @@ impl Parts {
 #[tokio::test]
 async fn the_parts_by_themselves_are_a_connector_that_does_nothing() {
     let output = HARMLESS.outcome().await.unwrap().unwrap();
-    assert_eq!(output, FlowOutput { note: None, messages: Vec::new() });
+    assert_eq!(output, FlowOutput { note: None, messages: Vec::new(), actions: Vec::new() });
 }
 
 // GST-2, GST-6

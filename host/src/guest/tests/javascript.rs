@@ -42,7 +42,7 @@ async fn a_connector_in_javascript_runs_and_says_the_same_every_time() {
     let generation = load(&engine, pack).await;
     let hello = greeting(json!({ "kind": "greeting", "subject": "wörld" }));
     let output = flow(&generation, &hello).await.unwrap().unwrap();
-    assert_eq!(output, FlowOutput { note: Some("hello, wörld".to_owned()), messages: Vec::new() });
+    assert_eq!(output, FlowOutput { note: Some("hello, wörld".to_owned()), messages: Vec::new(), actions: Vec::new() });
     assert_eq!(flow(&generation, &hello).await.unwrap(), Some(output));
     assert_eq!(flow(&generation, &greeting(json!({ "kind": "farewell" }))).await.unwrap(), None);
 }

@@ -1,7 +1,6 @@
-//! The bounds that the tests hold both levels against, and random configurations to hold them over.
+//! Random configurations that the tests hold both levels against their bounds over (`lanes/bounds.rs`).
 //!
-//! Costs are integers. A key has a quantum `Q`, a largest cost `L`, and `d = L - 1`. The seed is printed and can be given
-//! again as `FOREBAY_TEST_SEED`; `FOREBAY_DRR_CONFIGURATIONS` makes a run longer.
+//! The seed is printed and can be given again as `FOREBAY_TEST_SEED`; `FOREBAY_DRR_CONFIGURATIONS` makes a run longer.
 
 use std::collections::HashMap;
 
@@ -9,32 +8,12 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 
 use super::{Drr, DrrOptions};
+pub(in crate::lanes) use crate::lanes::bounds::{Share, is_owed, work_until};
 use crate::lanes::turn::{Charge, Turn, TurnLimits};
 use crate::lanes::two_level::TwoLevelDrr;
 
 /// Configurations of a run that says nothing else.
 const CONFIGURATIONS: u64 = 1_000;
-
-/// What a key is entitled to.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::lanes) struct Share {
-    pub weight: u32,
-    pub quantum: u64,
-    pub largest: u64,
-}
-
-impl Share {
-    fn rest(&self) -> u64 {
-        self.largest - 1
-    }
-}
-
-/// `psi`: how much is served in all, at the most, until the key `of` has received `x` more.
-pub(in crate::lanes) fn work_until(shares: &[Share], of: usize, x: u64) -> u64 {
-    let visits = (x + shares[of].rest()) / shares[of].quantum + 1;
-    let others = (0..shares.len()).filter(|other| *other != of);
-    x + others.map(|other| visits * shares[other].quantum + shares[other].rest()).sum::<u64>()
-}
 
 /// What shares service between numbered keys, on one level or two.
 pub(in crate::lanes) trait Sharing {
@@ -90,16 +69,6 @@ pub(in crate::lanes) fn serve(
         }
     }
     served
-}
-
-/// Whether `received` is what a server of rate `Q / F` and the bound's latency owes of `work`: the rate-latency form, times
-/// `F`, in integers.
-pub(in crate::lanes) fn is_owed(shares: &[Share], of: usize, work: u64, received: u64) -> bool {
-    let all: u64 = shares.iter().map(|share| share.quantum).sum();
-    let Share { quantum, .. } = shares[of];
-    let rests: u64 = shares.iter().map(Share::rest).sum::<u64>() - shares[of].rest();
-    let latency = (all - quantum) * (quantum + shares[of].rest()) + quantum * rests;
-    i128::from(all * received) >= i128::from(quantum * work) - i128::from(latency)
 }
 
 /// Runs `check` with a source of chance for each of many configurations.

@@ -3,39 +3,103 @@ use rand::{RngExt, SeedableRng, TryRng};
 
 use super::*;
 
+const KIB: usize = 1_024;
+
 const fn share(weight: u32, turn_max: usize) -> WorkShare {
-    WorkShare { weight, queue_max: 1_000, turn_max, reserve: 100 }
+    WorkShare {
+        weight,
+        queue: Amount::of(1_000, KIB),
+        turn_max,
+        turn_time: Duration::from_secs(1),
+        reserve: Amount::of(100, KIB),
+    }
 }
 
-fn plan(shares: [WorkShare; 6]) -> WorkPlan {
-    WorkPlan::new(shares, 5_000).unwrap()
+fn plan(shares: [WorkShare; CLASSES]) -> WorkPlan {
+    WorkPlan::new(shares, Amount::of(8_000, KIB)).unwrap()
 }
 
-fn refused(adjust: impl FnOnce(&mut [WorkShare; 6])) -> String {
-    let mut shares = [share(1, 64); 6];
+fn refused(adjust: impl FnOnce(&mut [WorkShare; CLASSES])) -> String {
+    let mut shares = [share(1, 64); CLASSES];
     adjust(&mut shares);
-    WorkPlan::new(shares, 600).unwrap_err().to_string()
+    WorkPlan::new(shares, Amount::of(800, KIB)).unwrap_err().to_string()
 }
 
 // WRK-3
 #[test]
 fn a_plan_that_starves_a_class_or_sells_more_than_there_is_is_refused() {
-    assert_eq!(refused(|shares| shares[0].weight = 0), "work class outcome_and_control is starved: its weight is 0");
-    assert_eq!(refused(|shares| shares[1].turn_max = 0), "work class source_apply is starved: its turn is 0");
-    assert_eq!(refused(|shares| shares[2].queue_max = 0), "work class expiry is starved: its queue is 0");
-    assert_eq!(refused(|shares| shares[3].reserve = 0), "work class due_scheduler is starved: its reserve is 0");
+    let of = |class: WorkClass| class as usize;
+    let starved = |class: WorkClass, adjust: fn(&mut WorkShare)| refused(|shares| adjust(&mut shares[of(class)]));
     assert_eq!(
-        refused(|shares| shares[0].queue_max = 99),
+        starved(WorkClass::OutcomeAndControl, |share| share.weight = 0),
+        "work class outcome_and_control is starved: its weight is 0"
+    );
+    assert_eq!(
+        starved(WorkClass::SourceApply, |share| share.turn_max = 0),
+        "work class source_apply is starved: its turn is 0"
+    );
+    assert_eq!(
+        starved(WorkClass::Gc, |share| share.turn_time = Duration::ZERO),
+        "work class gc is starved: its turn is 0"
+    );
+    assert_eq!(
+        starved(WorkClass::Expiry, |share| share.queue.bytes = 0),
+        "work class expiry is starved: its queue is 0"
+    );
+    assert_eq!(
+        starved(WorkClass::LeaseFence, |share| share.reserve.records = 0),
+        "work class lease_fence is starved: its reserve is 0"
+    );
+    assert_eq!(
+        starved(WorkClass::OutcomeAndControl, |share| share.queue.records = 99),
         "work class outcome_and_control has a reserve of 100 records and a queue of 99"
     );
     assert_eq!(
-        refused(|shares| shares[3].reserve = 101),
-        "the reserves of the work classes are 601 records together, and a shard may hold 600"
+        starved(WorkClass::DueScheduler, |share| share.reserve.records += 1),
+        "the reserves of the work classes are 801 records together, and a shard may hold 800"
     );
-    let mut shares = [share(1, 64); 6];
-    shares[WorkClass::Query as usize].reserve = 0;
-    shares[WorkClass::Checkpoint as usize].reserve = 0;
-    assert!(WorkPlan::new(shares, 400).is_ok(), "questions and checkpoints have none");
+    assert_eq!(
+        starved(WorkClass::DueScheduler, |share| share.reserve.bytes += 1),
+        "the reserves of the work classes are 819201 bytes together, and a shard may hold 819200",
+        "there being room for records makes up for nothing"
+    );
+    let mut shares = [share(1, 64); CLASSES];
+    for class in [WorkClass::Query, WorkClass::Checkpoint] {
+        shares[of(class)].reserve = Amount::default();
+    }
+    assert!(WorkPlan::new(shares, Amount::of(600, KIB)).is_ok(), "questions and checkpoints have none");
+}
+
+// WRK-2
+#[test]
+fn what_is_kept_for_a_class_is_lent_to_nobody_in_any_dimension() {
+    let seed = SysRng.try_next_u64().unwrap();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..200 {
+        let mut budget = WorkBudget::new(plan([share(1, 64); CLASSES]));
+        let mut held = [Amount::default(); CLASSES];
+        for _ in 0..400 {
+            // Ordinary scheduling takes whatever it is given; the others come and go.
+            let class = WorkClass::ALL[random.random_range(0..CLASSES)];
+            let amount = Amount { records: random.random_range(0..300), bytes: random.random_range(0..400 * KIB) };
+            if class == WorkClass::DueScheduler || random.random_bool(0.5) {
+                let room = budget.room(class);
+                if amount.records <= room.records && amount.bytes <= room.bytes {
+                    held[class as usize] = held[class as usize].map(amount, |held, more| held + more);
+                }
+            } else {
+                held[class as usize] = Amount::default();
+            }
+            budget.set(class, held[class as usize]);
+            let sum = |of: fn(&Amount) -> usize| held.iter().map(of).sum::<usize>();
+            assert!(sum(|held| held.records) <= 8_000 && sum(|held| held.bytes) <= 8_000 * KIB);
+            for class in WorkClass::ALL {
+                let (room, held) = (budget.room(class), held[class as usize]);
+                assert!(room.records + held.records >= 100 && room.bytes + held.bytes >= 100 * KIB, "{class:?}");
+            }
+        }
+    }
 }
 
 // WRK-1, WRK-2
@@ -47,8 +111,8 @@ fn whoever_has_work_is_given_a_turn_within_its_bound() {
     for _ in 0..1_000 {
         let plan = plan(std::array::from_fn(|_| share(random.random_range(1..8), random.random_range(1..600))));
         let mut round = WorkRound::new(plan);
-        let mut work = [false; 6];
-        let mut waited: [Option<u64>; 6] = [None; 6];
+        let mut work = [false; CLASSES];
+        let mut waited: [Option<u64>; CLASSES] = [None; CLASSES];
         for _ in 0..400 {
             for class in WorkClass::ALL {
                 // Ordinary scheduling always has work.
@@ -65,21 +129,43 @@ fn whoever_has_work_is_given_a_turn_within_its_bound() {
                 let Some(records) = &mut waited[other as usize] else { continue };
                 *records += done as u64;
                 assert!(*records <= plan.bound(other), "{other:?} waited for {records} of {}", plan.bound(other));
+                assert!(round.longest_wait(other) >= *records, "and it is seen");
             }
             waited[class as usize] = None;
             work[class as usize] = class == WorkClass::DueScheduler || random.random_bool(0.5);
+        }
+        for class in WorkClass::ALL {
+            assert!(round.longest_wait(class) <= plan.bound(class), "{class:?}");
         }
     }
 }
 
 // WRK-1
 #[test]
+fn the_lease_comes_first_and_pays_for_it() {
+    let mut round = WorkRound::new(plan([share(1, 64); CLASSES]));
+    let always = |_: WorkClass| true;
+    assert_eq!(round.next(always), Some(WorkClass::LeaseFence));
+    round.did(WorkClass::LeaseFence, 64);
+    assert_ne!(round.next(always), Some(WorkClass::LeaseFence), "it owes what it was given before the others");
+    round.did(WorkClass::OutcomeAndControl, 64);
+    let mut done = [0; CLASSES];
+    for _ in 0..100 * CLASSES {
+        let class = round.next(always).unwrap();
+        round.did(class, 64);
+        done[class as usize] += 1;
+    }
+    assert!(done.iter().all(|turns| (99..=101).contains(turns)), "first, and no more often than others: {done:?}");
+}
+
+// WRK-1
+#[test]
 fn classes_that_always_have_work_share_by_weight() {
-    let weights = [4, 2, 1, 2, 1, 1];
+    let weights = [2, 4, 2, 1, 2, 1, 1, 1];
     let plan = plan(weights.map(|weight| share(weight, 100)));
     let mut round = WorkRound::new(plan);
-    let mut done = [0_usize; 6];
-    for turn in 0..100_000 {
+    let mut done = [0_usize; CLASSES];
+    for turn in 0..200_000 {
         let class = round.next(|_| true).unwrap();
         let records = 1 + turn * 7 % 100;
         round.did(class, records);
@@ -87,7 +173,7 @@ fn classes_that_always_have_work_share_by_weight() {
     }
     for (records, weight) in done.into_iter().zip(weights) {
         let share = records as f64 / f64::from(weight);
-        let first = done[0] as f64 / f64::from(weights[0]);
+        let first = done[1] as f64 / f64::from(weights[1]);
         assert!((share / first - 1.0).abs() < 0.01, "{done:?}");
     }
 }
@@ -95,7 +181,7 @@ fn classes_that_always_have_work_share_by_weight() {
 // WRK-1
 #[test]
 fn a_class_without_work_gathers_no_credit() {
-    let mut round = WorkRound::new(plan([share(1, 64); 6]));
+    let mut round = WorkRound::new(plan([share(1, 64); CLASSES]));
     for _ in 0..1_000 {
         assert_eq!(round.next(|class| class == WorkClass::DueScheduler), Some(WorkClass::DueScheduler));
         round.did(WorkClass::DueScheduler, 64);

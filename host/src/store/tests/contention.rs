@@ -174,17 +174,18 @@ fn conflicts() -> u64 {
 // MAT-3, CLM-1, CLM-3: overlapping lanes and batches, and no operation fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
-    let until = match std::env::var("FOREBAY_CONTENTION_SECONDS") {
-        Err(_) => Until::Rounds(ROUNDS),
-        Ok(seconds) => Until::Time(
-            Env::system().clock.monotonic() + Duration::from_secs(seconds.parse().expect("a number of seconds")),
-        ),
-    };
     let first = Arc::new(begin(LeaseTime::Runtime).await);
     let mut runtimes = vec![Arc::clone(&first)];
     for n in 1..WRITERS {
         runtimes.push(Arc::new(first.beside(i64::from(n) * 1_000).await));
     }
+    let until = match std::env::var("FOREBAY_CONTENTION_SECONDS") {
+        Err(_) => Until::Rounds(ROUNDS),
+        Ok(seconds) => {
+            let seconds = Duration::from_secs(seconds.parse().expect("a number of seconds"));
+            Until::Time(Env::system().clock.monotonic() + seconds)
+        }
+    };
     let before = conflicts();
     let all = runtimes.iter().zip(0..).map(|(runtime, n)| Work::new(Arc::clone(runtime), n).run(&until));
     let mut tally = Tally::default();

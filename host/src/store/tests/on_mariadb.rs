@@ -4,6 +4,8 @@
 
 use super::*;
 
+#[path = "conformance/actions.rs"]
+mod actions;
 #[path = "conformance/checkpoints.rs"]
 mod checkpoints;
 #[path = "conformance/claiming.rs"]

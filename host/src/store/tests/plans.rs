@@ -27,18 +27,58 @@ async fn the_queues_statements_seek_by_index() {
     let engine = Engine::Sqlite;
     let of_rows = |statement: &'static Statement| statement.text(engine, 32);
     let statements: [(&str, &str, Expect); 13] = [
-        ("claim: look", claiming::CLAIMABLE.of(engine), expect![""]),
-        ("claim: due", claiming::DUE_SQLITE, expect![""]),
-        ("claim: take", of_rows(&claiming::TAKE), expect![""]),
-        ("claim: taken", of_rows(&claiming::TAKEN), expect![""]),
-        ("finish: load", of_rows(&finalize::LOAD), expect![""]),
-        ("finish: end", of_rows(&finalize::END), expect![""]),
-        ("renew", of_rows(&finalize::RENEW), expect![""]),
-        ("renew: held", of_rows(&finalize::HELD), expect![""]),
-        ("promote: delivery lanes", of_rows(&lane::IN_DELIVERY_LANES), expect![""]),
-        ("promote: lanes of sources", of_rows(&lane::IN_SOURCE_LANES), expect![""]),
-        ("promote: blockers", of_rows(&lane::SET_BLOCKERS), expect![""]),
-        ("promote: heads", of_rows(&lane::SET_HEAD), expect![""]),
+        (
+            "claim: look",
+            claiming::CLAIMABLE.of(engine),
+            expect![
+                "SEARCH work_item USING INDEX work_item_claim (pack=? AND work_type=? AND generation=? AND state=? AND queue_class=? AND turn<?)"
+            ],
+        ),
+        (
+            "claim: due",
+            claiming::DUE_SQLITE,
+            expect![[r#"
+            SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)
+            SEARCH work_item USING COVERING INDEX work_item_claim (pack=? AND work_type=? AND generation=? AND state=? AND queue_class=? AND turn<?)"#]],
+        ),
+        ("claim: take", of_rows(&claiming::TAKE), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("claim: taken", of_rows(&claiming::TAKEN), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "finish: load",
+            of_rows(&finalize::LOAD),
+            expect!["SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)"],
+        ),
+        ("finish: end", of_rows(&finalize::END), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "renew",
+            of_rows(&finalize::RENEW),
+            expect!["SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)"],
+        ),
+        (
+            "renew: held",
+            of_rows(&finalize::HELD),
+            expect!["SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)"],
+        ),
+        (
+            "promote: delivery lanes",
+            of_rows(&lane::IN_DELIVERY_LANES),
+            expect![[r#"
+            SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)
+            SEARCH waiting USING INDEX work_item_waiting_delivery (waiting_delivery=?)"#]],
+        ),
+        (
+            "promote: lanes of sources",
+            of_rows(&lane::IN_SOURCE_LANES),
+            expect![[r#"
+            SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)
+            SEARCH waiting USING INDEX work_item_waiting_source (waiting_source=?)"#]],
+        ),
+        (
+            "promote: blockers",
+            of_rows(&lane::SET_BLOCKERS),
+            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
+        ),
+        ("promote: heads", of_rows(&lane::SET_HEAD), expect!["SEARCH lane USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("count", of_rows(&unit::COUNT_WORK_ITEMS), expect![""]),
     ];
     for (name, text, expected) in statements {

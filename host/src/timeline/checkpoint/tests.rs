@@ -47,10 +47,15 @@ fn memory() -> Memory {
 
 impl Site {
     async fn over(objects: Arc<dyn ObjectStore>) -> Self {
+        // Where it says that they lie does not matter: the objects are given.
+        Self::at(CheckpointPlace::Folder("/nowhere".into()), objects).await
+    }
+
+    async fn at(place: CheckpointPlace, objects: Arc<dyn ObjectStore>) -> Self {
         let fixture = Fixture::starting_at(START).await;
         let folder = TempDir::new().unwrap();
         let identity = fixture.store.identity().await.unwrap();
-        let place = options(CheckpointPlace::Folder(folder.path().into()));
+        let place = options(place);
         let store = fixture.store.clone();
         let checkpoints = Checkpoints::over(Arc::clone(&objects), identity, &place, store, fixture.env.clone());
         let lease = acquire(&fixture).await;
@@ -357,7 +362,9 @@ async fn a_bucket_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
         ca_file: None,
     };
     assert_eq!(place.prefix(), "forebay/");
-    let mut site = Site::over(CheckpointPlace::S3(place).open().unwrap()).await;
+    let place = CheckpointPlace::S3(place);
+    let objects = place.open().unwrap();
+    let mut site = Site::at(place, objects).await;
     site.write(3 * PART_BYTES as u64 / VALUE_BYTES as u64);
     for number in 1..=4 {
         site.write(10);
@@ -369,6 +376,7 @@ async fn a_bucket_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
     assert_eq!(values(&index), site.numbers);
     let manifests = site.paths().await.iter().filter(|path| path.as_ref().ends_with(".manifest")).count();
     assert_eq!(manifests, 2, "what the last one replaced is gone");
+    assert!(site.paths().await.iter().all(|path| path.as_ref().starts_with("forebay/")));
     site.objects.delete(&site.checkpoints.manifest_path(SHARD, rows[0].epoch, 4)).await.unwrap();
     assert_eq!(site.fetch(&rows[0]).await, Err(Refused::Missing));
 }

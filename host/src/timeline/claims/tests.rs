@@ -1,6 +1,7 @@
 //! Every order in which a claim's end and the feed's news of its message can arrive.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -20,6 +21,7 @@ const PRESENT: Interval = Interval { earliest: NOW, latest: NOW };
 const CLAIMS_MAX: usize = 4;
 
 mod neighbours;
+mod signals;
 
 /// A shard's index and what works on it, with no store and no publisher.
 struct Bench {
@@ -95,7 +97,7 @@ impl Bench {
         .unwrap();
         let destinations =
             destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
-        let (schedule, claims) = (Schedule::new(), Claims::new(claims_max));
+        let (schedule, claims) = (Schedule::new(Arc::default()), Claims::new(claims_max));
         Self { _directory: directory, destinations, index, schedule, claims }
     }
 

@@ -8,7 +8,7 @@ use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 use crate::timeline::database::{Broken, Database, Scan};
 use crate::timeline::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use crate::timeline::values::{Entry, Place, ShardState, write_lane};
+use crate::timeline::values::{Entry, Place, ShardState, write_lane, write_vacant_lane};
 
 /// A batch that is being put together. What it holds is not seen by reads before it is committed, but for the lanes'
 /// lengths and beginnings, which are kept in memory. A step that is not committed leaves those wrong: the index must then
@@ -34,16 +34,39 @@ impl<'a> Step<'a> {
         if let Some(number) = self.lanes.numbers.get(name) {
             return *number;
         }
-        if let OrderingDomain::Key(key) = &name.ordering
-            && self.lanes.lanes.len() >= EXACT_LANES_MAX
-        {
-            let ordering = OrderingDomain::hashed(key, OVERFLOW_DOMAINS);
-            return self.lane_number(&LaneName { ordering, ..name.clone() });
+        if let OrderingDomain::Key(key) = &name.ordering {
+            if let Some(number) = self.vacant(name) {
+                return number;
+            }
+            if self.lanes.lanes.len() >= EXACT_LANES_MAX {
+                let ordering = OrderingDomain::hashed(key, OVERFLOW_DOMAINS);
+                return self.lane_number(&LaneName { ordering, ..name.clone() });
+            }
         }
         let number = LaneNumber(u32::try_from(self.lanes.lanes.len()).expect("there are fewer lanes than that"));
         self.lanes.numbers.insert(name.clone(), number);
         self.lanes.lanes.push(Lane::new(name.clone()));
         number
+    }
+
+    /// The number of a key that nobody needs, for a lane of this name.
+    fn vacant(&mut self, name: &LaneName) -> Option<LaneNumber> {
+        let family = (name.namespace.clone(), name.destination.clone());
+        let number = self.lanes.vacant.get_mut(&family)?.pop()?;
+        self.lanes.numbers.insert(name.clone(), number);
+        *self.lanes.at(number) = Lane::new(name.clone());
+        Some(number)
+    }
+
+    /// Takes a lane's name away: its number is another key's to have.
+    pub(super) fn vacate(&mut self, number: LaneNumber) {
+        let lane = self.lanes.at(number);
+        (lane.is_vacant, lane.recorded, lane.start) = (true, Some(0), None);
+        let name = lane.name.clone();
+        self.lanes.numbers.remove(&name);
+        let family = (name.namespace.clone(), name.destination.clone());
+        self.lanes.vacant.entry(family).or_default().push(number);
+        self.database.put(&mut self.batch, Family::Meta, &keys::lane(number), &write_vacant_lane(&name));
     }
 
     /// A lane.

@@ -281,3 +281,44 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::Torn));
     assert_eq!(Index::create(&path, &memory(), owner(3)).unwrap().applied(), 0);
 }
+
+// LAN-1
+#[test]
+fn the_number_of_a_key_that_nobody_needs_is_another_keys_of_the_same_destination() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    let key =
+        |destination: &str, key: &str| LaneName { ordering: OrderingDomain::Key(key.to_owned()), ..name(destination) };
+    let number = |index: &mut Index, name: &LaneName| {
+        let mut step = index.begin();
+        let number = step.lane_number(name);
+        step.touch(number);
+        commit(step);
+        number
+    };
+    let (idle, busy) = (number(&mut index, &key("sink", "a")), number(&mut index, &key("sink", "b")));
+    let plain = number(&mut index, &name("sink"));
+    let mut step = index.begin();
+    step.schedule(&Entry { order: Some(7), ..entry(busy, 7) });
+    commit(step);
+    assert_eq!(index.vacate(LaneNumber(0), 2, |_| false).unwrap(), (2, LaneNumber(2)), "something else is known of it");
+    assert_eq!(number(&mut index, &key("sink", "c")), LaneNumber(3), "nothing is free");
+    assert_eq!(index.vacate(LaneNumber(0), 10, |_| true).unwrap(), (4, LaneNumber(0)));
+    let elsewhere = number(&mut index, &key("other", "a"));
+    assert!(![idle, busy, plain, LaneNumber(3)].contains(&elsewhere), "another destination has other limits");
+    drop(index);
+
+    let mut index = reopened(&directory, 2, 100).unwrap();
+    assert_eq!(index.lanes().iter().map(|lane| lane.is_vacant).collect::<Vec<_>>(), [true, false, false, true, false]);
+    let reused = number(&mut index, &key("sink", "d"));
+    assert!([idle, LaneNumber(3)].contains(&reused));
+    let mut step = index.begin();
+    step.schedule(&Entry { order: Some(8), ..entry(reused, 8) });
+    commit(step);
+    assert_eq!(number(&mut index, &key("sink", "d")), reused, "it has a number now");
+    assert_ne!(number(&mut index, &key("sink", "a")), busy);
+    drop(index);
+    let mut index = reopened(&directory, 3, 100).unwrap();
+    assert_eq!(number(&mut index, &key("sink", "d")), reused);
+    assert_eq!((line(&mut index, busy), line(&mut index, reused)), (vec![7], vec![8]));
+}

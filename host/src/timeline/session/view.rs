@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{End, Session};
-use crate::lanes::{Circuit, Held};
+use crate::lanes::{Circuit, Held, WorkClass};
 use crate::model::message::{MessageEntry, MessageState};
 use crate::timeline::database::Broken;
-use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry, LaneView, ShardView};
+use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry, LaneView, ShardView, WorkWait};
 use crate::timeline::keys::LaneNumber;
 
 /// Gauges are set this often, at the most.
@@ -55,16 +55,22 @@ impl Session {
             lag: self.behind,
             pending: lanes.iter().map(|lane| lane.pending).sum(),
             in_flight: self.claims.with_publisher() as u64 + self.claims.unresolved() as u64,
-            lanes: lanes.len() as u64,
+            lanes: lanes.iter().filter(|lane| !lane.is_vacant).count() as u64,
             held: self.held,
             restored: self.restored,
             rows_read: self.rows_read,
+            waits: WorkClass::ALL.map(|class| WorkWait {
+                class,
+                longest: self.work.longest_wait(class),
+                bound: self.work.plan().bound(class),
+            }),
         }
     }
 
     fn lane_views(&mut self) -> Vec<LaneView> {
         let now = self.now();
-        let views = self.index.lanes().iter().zip(self.schedule.lanes()).map(|(lane, destination)| {
+        let lanes = self.index.lanes().iter().zip(self.schedule.lanes()).filter(|(lane, _)| !lane.is_vacant);
+        let views = lanes.map(|(lane, destination)| {
             let circuit = destination.circuit();
             LaneView {
                 name: lane.name.clone(),

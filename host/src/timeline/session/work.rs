@@ -2,42 +2,77 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout_at;
+
 use super::{End, Look, SETTLEMENTS_MAX, Session, TRY_AGAIN};
-use crate::lanes::{UnfitPlan, WorkClass, WorkPlan, WorkShare};
+use crate::env;
+use crate::lanes::{Amount, UnfitPlan, WorkClass, WorkPlan, WorkShare};
+use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
-use crate::store::{AdmissionRequest, ShardLease};
+use crate::publish::Settlement;
+use crate::store::{AdmissionRequest, ShardLease, StoreError};
 use crate::timeline::clock::Interval;
 use crate::timeline::database::Broken;
-use crate::timeline::inquiry::INQUIRIES_MAX;
-use crate::timeline::keys::Family;
+use crate::timeline::index::LANES_KEPT;
+use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry};
+use crate::timeline::keys::{Family, LaneNumber};
+use crate::timeline::lease::Holding;
 use crate::timeline::recovery;
 use crate::timeline::schedule::{self, TURN_MESSAGES_MAX};
-use crate::timeline::source::PAGE_ROWS_MAX;
+use crate::timeline::source::{PAGE_ROWS_MAX, PAGES_MAX};
+use crate::timeline::values::Entry;
 
 /// Messages that are expired together.
 const EXPIRED_MAX: usize = 256;
+/// Lanes that are looked at together for whether somebody still needs them, and how often all of them are.
+const VACATED_MAX: usize = 1_024;
+const VACATE_EVERY: Duration = Duration::from_secs(10);
 /// What becomes of claims counts twice: it frees what everything else waits for.
 const OUTCOME_WEIGHT: u32 = 8;
 const WEIGHT: u32 = 4;
-const QUERY_WEIGHT: u32 = 1;
+const LOW_WEIGHT: u32 = 1;
+/// A turn that touches the index alone takes a few milliseconds.
+const INDEX_TURN_TIME: Duration = Duration::from_millis(50);
+/// A turn that waits for the store waits no longer than this; what the store does meanwhile is found out afterwards.
+const STORE_TURN_TIME: Duration = Duration::from_secs(2);
+/// A row of the feed in memory, with its texts.
+const ROW_BYTES: usize = size_of::<MessageEntry>() + 256;
+/// A claim, with what the publisher holds for it but the message's body.
+pub(super) const CLAIM_BYTES: usize = 1_024;
 
-/// The work classes of a shard that may have claimed `claimed_max` messages at once: each of them has a place to settle in.
-pub(in crate::timeline) fn plan(claimed_max: usize) -> Result<WorkPlan, UnfitPlan> {
-    let outcomes = SETTLEMENTS_MAX + recovery::ROWS_MAX as usize;
-    let kept = |weight, queue_max, turn_max| WorkShare { weight, queue_max, turn_max, reserve: queue_max };
+/// The work classes of a shard that may have claimed `claimed_max` messages at once, each of which has a place to settle
+/// in, and whose queues may take up `queue_bytes`.
+pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Result<WorkPlan, UnfitPlan> {
+    let kept =
+        |weight, queue: Amount, turn_max, turn_time| WorkShare { weight, queue, turn_max, turn_time, reserve: queue };
     let page = PAGE_ROWS_MAX as usize;
     let due = TURN_MESSAGES_MAX as usize;
-    let query = WorkShare { weight: QUERY_WEIGHT, queue_max: INQUIRIES_MAX, turn_max: INQUIRIES_MAX, reserve: 0 };
-    let checkpoint = WorkShare { weight: QUERY_WEIGHT, queue_max: INQUIRIES_MAX, turn_max: 1, reserve: 0 };
-    let shares = [
-        kept(OUTCOME_WEIGHT, claimed_max, outcomes),
-        kept(WEIGHT, page, page),
-        kept(WEIGHT, EXPIRED_MAX, EXPIRED_MAX),
-        kept(WEIGHT, due, due),
-        query,
-        checkpoint,
-    ];
-    WorkPlan::new(shares, claimed_max + page + EXPIRED_MAX + due + 2 * INQUIRIES_MAX)
+    let claims = Amount::of(claimed_max, CLAIM_BYTES);
+    let lease_fence = kept(LOW_WEIGHT, Amount::of(1, size_of::<Holding>()), 1, INDEX_TURN_TIME);
+    let outcomes = Amount::of(claimed_max, size_of::<Settlement>());
+    let outcomes = kept(OUTCOME_WEIGHT, outcomes, SETTLEMENTS_MAX + recovery::ROWS_MAX as usize, STORE_TURN_TIME);
+    // One page that has arrived, and those that wait to.
+    let source_apply = kept(WEIGHT, Amount::of((1 + PAGES_MAX) * page, ROW_BYTES), page, INDEX_TURN_TIME);
+    let expiry = kept(WEIGHT, Amount::of(EXPIRED_MAX, size_of::<Entry>()), EXPIRED_MAX, STORE_TURN_TIME);
+    let due_scheduler = WorkShare {
+        weight: WEIGHT,
+        queue: claims,
+        turn_max: due,
+        turn_time: schedule::TURN_TIME_MAX,
+        reserve: Amount::of(due.min(claimed_max), CLAIM_BYTES),
+    };
+    let gc = kept(LOW_WEIGHT, Amount::of(VACATED_MAX, size_of::<LaneNumber>()), VACATED_MAX, INDEX_TURN_TIME);
+    let query = WorkShare {
+        reserve: Amount::default(),
+        ..kept(LOW_WEIGHT, Amount::of(INQUIRIES_MAX, size_of::<Inquiry>()), INQUIRIES_MAX, INDEX_TURN_TIME)
+    };
+    let checkpoint = WorkShare {
+        reserve: Amount::default(),
+        ..kept(LOW_WEIGHT, Amount::of(1, size_of::<LaneNumber>()), 1, INDEX_TURN_TIME)
+    };
+    let shares = [lease_fence, outcomes, source_apply, expiry, due_scheduler, gc, query, checkpoint];
+    let records = shares.iter().map(|share| share.queue.records).fold(0, usize::saturating_add);
+    WorkPlan::new(shares, Amount { records, bytes: queue_bytes })
 }
 
 impl Session {
@@ -50,8 +85,12 @@ impl Session {
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
         let query = self.inquiry.is_some() || !self.inquiries.is_empty();
+        let lease = self.holding.has_changed().unwrap_or(false);
+        let gc = self.index.lanes().len() > LANES_KEPT && monotonic >= self.vacate_from;
         let checkpoint = self.has_checkpoint_work(monotonic);
         self.work.next(|class| match class {
+            WorkClass::LeaseFence => lease,
+            WorkClass::Gc => gc,
             WorkClass::OutcomeAndControl => outcomes || control,
             WorkClass::SourceApply => feed,
             WorkClass::Expiry => expiry,
@@ -64,6 +103,12 @@ impl Session {
     /// Gives a class its turn. What is claimed and expired is so at `now`.
     pub(super) async fn turn(&mut self, class: WorkClass, lease: ShardLease, now: Option<Interval>) -> Result<(), End> {
         let records = match (class, now) {
+            (WorkClass::LeaseFence, _) => {
+                // That it is held was looked at before this turn, as before every other; what is new is until when.
+                self.holding.mark_unchanged();
+                1
+            }
+            (WorkClass::Gc, _) => self.vacate()?,
             (WorkClass::OutcomeAndControl, _) => {
                 let mut records = self.take_settlements()?;
                 self.take_gates()?;
@@ -84,8 +129,8 @@ impl Session {
         };
         match class {
             // They change what is ready.
-            WorkClass::OutcomeAndControl | WorkClass::SourceApply => self.look_again(),
-            WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Query | WorkClass::Checkpoint => {}
+            WorkClass::LeaseFence | WorkClass::OutcomeAndControl | WorkClass::SourceApply => self.look_again(),
+            WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Gc | WorkClass::Query | WorkClass::Checkpoint => {}
         }
         self.work.did(class, records);
         Ok(())
@@ -121,6 +166,8 @@ impl Session {
             // Owners that come and go shall not always begin with the same lanes.
             self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
         }
+        let room = self.claims_room();
+        self.claims.limit(room);
         let clock = &*self.parts.env.clock;
         let turn_end = clock.monotonic() + schedule::TURN_TIME_MAX;
         let mut step = self.index.begin();
@@ -140,6 +187,27 @@ impl Session {
         Ok(claimed)
     }
 
+    /// How many more may be claimed.
+    fn claims_room(&mut self) -> usize {
+        let held = Amount::of(self.claims.len(), CLAIM_BYTES);
+        self.budget.set(WorkClass::DueScheduler, held);
+        let room = self.budget.room(WorkClass::DueScheduler);
+        room.records.min(room.bytes / CLAIM_BYTES)
+    }
+
+    /// Takes the names of lanes away that nobody needs.
+    fn vacate(&mut self) -> Result<usize, End> {
+        let now = self.now();
+        let lanes = self.schedule.lanes();
+        let is_idle = |number: LaneNumber| lanes[number.0 as usize].is_idle(now);
+        let (looked, next) = self.index.vacate(self.vacate_at, VACATED_MAX, is_idle)?;
+        self.vacate_at = next;
+        if next == LaneNumber(0) {
+            self.vacate_from = self.parts.env.clock.monotonic() + VACATE_EVERY;
+        }
+        Ok(looked)
+    }
+
     async fn expire(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
         let found = self.index.expiring(now.earliest, EXPIRED_MAX)?;
         self.expiry = if found.stopped_early { Look::Now } else { Look::At(found.next_at) };
@@ -153,7 +221,8 @@ impl Session {
         }
         let requests =
             entries.iter().map(|entry| AdmissionRequest { id: entry.id, generation: entry.generation }).collect();
-        let expired = match self.parts.store.expire(lease, requests, now.earliest).await {
+        let expiring = self.parts.store.expire(lease, requests, now.earliest);
+        let expired = match in_time(expiring).await {
             Ok(expired) => expired,
             Err(error) => {
                 tracing::warn!(%error, "messages cannot be expired now");
@@ -172,4 +241,10 @@ impl Session {
         step.commit()?;
         Ok(entries.len())
     }
+}
+
+/// What the store says within a turn. What it does after that is found out the next time.
+pub(super) async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let late = |_| Err(StoreError::Unavailable("the store takes longer than a turn of a shard may".to_owned()));
+    timeout_at(env::deadline(STORE_TURN_TIME), asked).await.unwrap_or_else(late)
 }

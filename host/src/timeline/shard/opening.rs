@@ -72,6 +72,7 @@ impl Shard {
             signals: signals.clone(),
             active: self.active.clone(),
             claimed_max: self.claimed_max,
+            weights: self.weights.clone(),
             work: self.work,
             time: self.time.clone(),
             clock_uncertainty_max: self.clock_uncertainty_max,

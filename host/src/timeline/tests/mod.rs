@@ -2,6 +2,7 @@
 //!
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
+mod actions;
 mod checkpoints;
 mod crash;
 mod due;
@@ -12,6 +13,7 @@ mod placement;
 mod receiver;
 mod recovery;
 mod why;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +45,7 @@ struct World {
     store: Store,
     receiver: Receiver,
     destinations: Destinations,
+    weights: BTreeMap<Namespace, u32>,
     /// Where checkpoints are kept, and how often they are made.
     checkpoints: PathBuf,
     every: Option<Duration>,
@@ -69,8 +72,8 @@ impl World {
         let (clock, store) = (Arc::clone(&shared.clock), shared.store.clone());
         let receiver = Receiver::start(Arc::clone(&clock)).await;
         let checkpoints = shared.directory.path().join("checkpoints");
-        let mut world =
-            Self { shared, clock, store, receiver, destinations: Destinations::new(), checkpoints, every: None };
+        let (destinations, weights) = (Destinations::new(), BTreeMap::new());
+        let mut world = Self { shared, clock, store, receiver, destinations, weights, checkpoints, every: None };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -122,6 +125,7 @@ impl World {
             poll: Duration::from_millis(20),
             claimed_max,
             memory_bytes: 8 << 20,
+            namespace_weights: self.weights.clone(),
             clock_uncertainty_max: Duration::from_millis(100),
             checkpoints: CheckpointOptions {
                 place: CheckpointPlace::Folder(self.checkpoints.clone()),

@@ -79,7 +79,10 @@ impl History {
             2 => Disposition::Dead { failure: failure(), leaves_lane },
             _ => {
                 let destination = ["sink", "audit", "mail"].choose(&mut self.random).unwrap();
-                let mut message = self.fixture.message(destination, run_after);
+                let mut message = match self.random.random_range(0..4) {
+                    0 => self.fixture.action("later", run_after),
+                    _ => self.fixture.message(destination, run_after),
+                };
                 message.expire_at = self.random.random::<bool>().then_some(run_after + LEASE);
                 self.messages.push(message.id);
                 done(vec![message])
@@ -106,7 +109,10 @@ impl History {
                 AfterAttempt::Dead,
                 AfterAttempt::Expired,
             ];
-            let after = *afters.choose(&mut self.random).unwrap();
+            let after = match *afters.choose(&mut self.random).unwrap() {
+                AfterAttempt::Published if entry.destination.is_flow() => AfterAttempt::HandedOff,
+                after => after,
+            };
             let generation = entry.generation;
             let outcome = OutcomeRecord { id, generation, attempt, after, uncertain: false, status: None, error: None };
             self.fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap();
@@ -199,4 +205,24 @@ async fn an_empty_store_has_every_state_at_zero() {
     assert_eq!(stats.work_items.len(), WorkState::ALL.len());
     assert_eq!(stats.messages.len(), MessageState::ALL.len());
     assert!(stats.work_items.values().chain(stats.messages.values()).all(|count| *count == 0));
+}
+
+// OBS-1
+#[tokio::test]
+async fn the_oldest_message_that_an_operator_is_asked_about_is_told() {
+    let fixture = start().await;
+    assert_eq!(fixture.store.oldest_uncertain().await.unwrap(), None);
+    let (first, lease) = super::publishing::scheduled(&fixture).await;
+    super::publishing::admit(&fixture, lease, first, 1).await;
+    super::publishing::record(&fixture, lease, first, 1, AfterAttempt::Uncertain).await;
+    let admitted_at = fixture.now();
+    fixture.advance(Duration::from_secs(5));
+    let second = fixture.message("sink", fixture.now());
+    fixture.emit(vec![second.clone()]).await;
+    super::publishing::admit(&fixture, lease, second.id, 1).await;
+    assert_eq!(fixture.store.oldest_uncertain().await.unwrap(), Some(admitted_at), "one that is published is none");
+    super::publishing::record(&fixture, lease, second.id, 1, AfterAttempt::Uncertain).await;
+    assert_eq!(fixture.store.oldest_uncertain().await.unwrap(), Some(admitted_at));
+    fixture.store.resolve(first, Resolution::Published, fixture.now()).await.unwrap();
+    assert_eq!(fixture.store.oldest_uncertain().await.unwrap(), Some(fixture.now()));
 }

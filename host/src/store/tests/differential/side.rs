@@ -301,6 +301,7 @@ impl Side {
                     generation: entry.generation,
                     attempt: entry.attempt + 1,
                     after,
+                    uncertain: matches!(after, AfterAttempt::Uncertain),
                     status: matches!(after, AfterAttempt::Dead).then_some(410),
                     error: matches!(after, AfterAttempt::Dead).then(|| "gone".to_owned()),
                 };

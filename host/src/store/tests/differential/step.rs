@@ -38,6 +38,14 @@ impl By {
             By::Source | By::Delivery | By::Nothing => &KEYS[..6],
         }
     }
+
+    /// Whoever ends an event of such a route goes on with another of the same class only.
+    fn classes(self) -> &'static [QueueClass] {
+        match self {
+            By::LatestOnly => &[QueueClass::Default],
+            By::Source | By::Delivery | By::Nothing => &QueueClass::ALL,
+        }
+    }
 }
 
 /// How an execution ends.
@@ -195,9 +203,9 @@ impl Step {
         let by = *[By::Source, By::Delivery, By::Nothing, By::LatestOnly, By::LatestOnly].choose(random).unwrap();
         let parts = (0..random.random_range(1..5))
             .map(|_| NewPart {
-                key: format!("{}{}", random.random_range(0..15), KEYS.choose(random).unwrap()),
+                key: format!("{}{}", random.random_range(0..60), KEYS.choose(random).unwrap()),
                 source: (random.random_range(0..5) > 0).then(|| *by.sources().choose(random).unwrap()),
-                class: *QueueClass::ALL.choose(random).unwrap(),
+                class: *by.classes().choose(random).unwrap(),
                 // Seldom another one: the same key with another payload.
                 body: if random.random_range(0..12) == 0 { "[]" } else { "{}" },
             })

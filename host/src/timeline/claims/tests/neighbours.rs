@@ -39,6 +39,21 @@ impl Neighbourhood {
         self.bench.apply(&rows);
     }
 
+    /// Messages of another tenant, which count as `counted`.
+    fn emit_for(&mut self, namespace: &str, destination: &str, counted: &str, count: u64) {
+        let mut rows = Vec::new();
+        for seq in 10_000..10_000 + count {
+            let mut id = [1; 16];
+            id[8..].copy_from_slice(&seq.to_be_bytes());
+            let id = MessageId::from_bytes(id);
+            self.messages.insert(id, counted.to_owned());
+            let (namespace, destination) = (namespace.parse().unwrap(), destination.parse().unwrap());
+            let row = row(0, seq, 1, MessageState::Scheduled);
+            rows.push(MessageEntry { id, namespace, destination, bytes: BYTES, ..row });
+        }
+        self.bench.apply(&rows);
+    }
+
     /// One turn of claims; all of them settle, but for the tarpit's.
     fn turn(&mut self) {
         let claimed = self.bench.claim();
@@ -97,22 +112,7 @@ fn a_tenant_with_many_lanes_buys_no_share_of_another() {
     for number in 0..QUIET {
         all.emit(&format!("quiet-{number}"), 20);
     }
-    let mut rows = Vec::new();
-    for seq in 10_000..10_200_u64 {
-        let mut id = [1; 16];
-        id[8..].copy_from_slice(&seq.to_be_bytes());
-        let id = MessageId::from_bytes(id);
-        all.messages.insert(id, "other".to_owned());
-        let row = row(0, seq, 1, MessageState::Scheduled);
-        rows.push(MessageEntry {
-            id,
-            namespace: "umbrella".parse().unwrap(),
-            destination: "flood".parse().unwrap(),
-            bytes: BYTES,
-            ..row
-        });
-    }
-    all.bench.apply(&rows);
+    all.emit_for("umbrella", "flood", "other", 200);
     let from = all.served.len();
     while all.served("other", from) < 190 {
         all.turn();
@@ -121,4 +121,25 @@ fn a_tenant_with_many_lanes_buys_no_share_of_another() {
         // One of two tenants: half, but for what one visit is worth and the first pass.
         assert!(other + VISIT_MAX + QUIET >= served / 2, "{other} of {served}");
     }
+}
+
+// DRR-1: what the operator says a tenant's share is.
+#[test]
+fn a_tenants_weight_counts_over_however_many_lanes_it_sends() {
+    let mut all = Neighbourhood::new();
+    let weights = HashMap::from([("umbrella".parse().unwrap(), 3)]).into_iter().collect();
+    all.bench.schedule = Schedule::new(Arc::new(weights));
+    // Nothing but its share bounds what it sends.
+    all.bench.destinations.get_mut(&"flood".parse().unwrap()).unwrap().limits.messages = 10_000;
+    for number in 0..QUIET {
+        all.emit(&format!("quiet-{number}"), 20);
+    }
+    all.emit_for("umbrella", "flood", "other", 1_200);
+    let from = all.served.len();
+    while all.served("other", from) < 1_000 {
+        all.turn();
+    }
+    let (served, other) = (all.served.len() - from, all.served("other", from));
+    let fair = 3 * served / 4;
+    assert!(other.abs_diff(fair) <= 3 * VISIT_MAX + QUIET, "{other} of {served}, for {fair}");
 }

@@ -1,0 +1,199 @@
+//! `forebay bench drr --check`: two-level sharing over random configurations, held against its bounds until the time is over.
+//!
+//! A configuration has its seed: a violation names it, and `--seed` begins with it again. Arrivals are random too: lanes run
+//! dry and come back, and only what a lane is owed while it always has something to send is held against the bound.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::ensure;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+
+use crate::env::Env;
+use crate::lanes::{Beginning, Charge, DrrOptions, Share, TurnLimits, TwoLevelDrr, work_until};
+
+/// Services of one configuration.
+const SERVICES: usize = 4_000;
+/// From each service of a lane, the bound is asked for so many of its next ones.
+const INTERVALS: usize = 8;
+/// Between two reports of how far it is.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// What was held against the bounds.
+#[derive(Debug, Default, Serialize)]
+struct Checked {
+    seed: u64,
+    configurations: u64,
+    services: u64,
+    intervals: u64,
+    /// Configurations in which a bound did not hold, by their seeds.
+    violations: Vec<u64>,
+    /// The closest that an interval came to its bound, as a part of it.
+    tightest: f64,
+    seconds: f64,
+}
+
+pub(super) fn run(seed: u64, time: Duration, json: bool, env: &Env) -> anyhow::Result<()> {
+    let began = env.clock.monotonic();
+    let mut checked = Checked { seed, ..Checked::default() };
+    let mut reported = began;
+    while env.clock.monotonic() - began < time {
+        let seed = checked.seed.wrapping_add(checked.configurations);
+        if !Configuration::random(seed).check(&mut checked) {
+            checked.violations.push(seed);
+        }
+        checked.configurations += 1;
+        if env.clock.monotonic() - reported >= REPORT {
+            eprintln!("  {} configurations, {} violations", checked.configurations, checked.violations.len());
+            reported = env.clock.monotonic();
+        }
+    }
+    checked.seconds = (env.clock.monotonic() - began).as_secs_f64();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&checked)?);
+    } else {
+        println!(
+            "two-level sharing: {} random configurations of {SERVICES} services, seed {seed}",
+            checked.configurations
+        );
+        println!("  {} intervals, the tightest at {:.4} of its bound", checked.intervals, checked.tightest);
+        println!("  {} violations", checked.violations.len());
+    }
+    let violations = &checked.violations;
+    ensure!(
+        violations.is_empty(),
+        "bounds do not hold in {} configurations: --seed {}",
+        violations.len(),
+        violations[0]
+    );
+    Ok(())
+}
+
+/// Tenants, their lanes, and what each is entitled to.
+struct Configuration {
+    random: StdRng,
+    options: DrrOptions,
+    limits: TurnLimits,
+    groups: Vec<Share>,
+    lanes: Vec<Vec<Share>>,
+    /// Of each lane, its tenant and its place there.
+    places: Vec<(usize, usize)>,
+    /// Lanes that now and then have nothing to send.
+    fickle: Vec<bool>,
+}
+
+impl Configuration {
+    fn random(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let cost_max = random.random_range(1..=4_000);
+        let options = DrrOptions { quantum: random.random_range(1..=1_000), cost_max };
+        let limits = TurnLimits {
+            items_max: random.random_range(1..=64),
+            cost_max: cost_max + random.random_range(0..=8_000),
+            visits_max: random.random_range(1..=64),
+        };
+        let mut groups: Vec<Share> = Vec::new();
+        let mut lanes: Vec<Vec<Share>> = Vec::new();
+        for _ in 0..random.random_range(1..=6) {
+            let shares: Vec<Share> = (0..random.random_range(1..=8)).map(|_| share(&mut random, options)).collect();
+            let largest = shares.iter().map(|share| share.largest).max().unwrap_or(1);
+            groups.push(Share { largest, ..share(&mut random, options) });
+            lanes.push(shares);
+        }
+        let places: Vec<(usize, usize)> =
+            (0..lanes.len()).flat_map(|group| (0..lanes[group].len()).map(move |lane| (group, lane))).collect();
+        let fickle = places.iter().map(|_| random.random_bool(0.2)).collect();
+        Self { random, options, limits, groups, lanes, places, fickle }
+    }
+
+    /// Serves, and holds what was served against the bounds. Whether they held.
+    fn check(mut self, checked: &mut Checked) -> bool {
+        let served = self.serve();
+        checked.services += served.len() as u64;
+        // A first pass is over once every lane has been served twice.
+        let mut times = vec![0_u32; self.places.len()];
+        let settled = served.iter().position(|(lane, _)| {
+            times[*lane] += 1;
+            times.iter().all(|times| *times >= 2)
+        });
+        let Some(settled) = settled else { return true };
+        let mut work = vec![0_u64];
+        served.iter().for_each(|(_, cost)| work.push(work[work.len() - 1] + cost));
+        let mut held = true;
+        for lane in (0..self.places.len()).filter(|lane| !self.fickle[*lane]) {
+            let of_lane: Vec<usize> = (settled + 1..served.len()).filter(|at| served[*at].0 == lane).collect();
+            for (nth, from) in of_lane.iter().enumerate() {
+                let mut received = 0;
+                for until in of_lane[nth + 1..].iter().take(INTERVALS) {
+                    received += served[*until].1;
+                    let bound = self.bound(lane, received);
+                    let seen = work[until + 1] - work[from + 1];
+                    checked.intervals += 1;
+                    checked.tightest = checked.tightest.max(seen as f64 / bound as f64);
+                    held &= seen <= bound;
+                }
+            }
+        }
+        held
+    }
+
+    fn bound(&self, lane: usize, received: u64) -> u64 {
+        let (group, place) = self.places[lane];
+        work_until(&self.groups, group, work_until(&self.lanes[group], place, received))
+    }
+
+    fn serve(&mut self) -> Vec<(usize, u64)> {
+        let beginning = if self.random.random() { Beginning::Fresh } else { Beginning::FirstPass };
+        let mut drr = TwoLevelDrr::new(self.options, beginning);
+        for (lane, (group, place)) in self.places.iter().enumerate() {
+            drr.set_group_weight(*group, self.groups[*group].weight);
+            drr.set_weight(group, lane, self.lanes[*group][*place].weight);
+            drr.activate(lane);
+        }
+        drr.begin_at(self.random.random());
+        let mut heads: HashMap<usize, u64> = HashMap::new();
+        let mut served = Vec::with_capacity(SERVICES);
+        let mut turn = self.limits.begin();
+        while served.len() < SERVICES {
+            self.come_and_go(&mut drr);
+            let Some(lane) = drr.next(&mut turn) else {
+                if drr.is_idle() {
+                    break;
+                }
+                turn = self.limits.begin();
+                continue;
+            };
+            let (group, place) = self.places[lane];
+            let largest = self.lanes[group][place].largest;
+            // A tenth are as large as they can be: the worst case for whoever waits behind them.
+            let random = &mut self.random;
+            let draw = || if random.random_bool(0.1) { largest } else { random.random_range(1..=largest) };
+            let cost = *heads.entry(lane).or_insert_with(draw);
+            match drr.charge(&mut turn, cost) {
+                Charge::Served => {
+                    served.push((lane, cost));
+                    heads.remove(&lane);
+                }
+                Charge::VisitOver => {}
+                Charge::TurnOver => turn = self.limits.begin(),
+            }
+        }
+        served
+    }
+
+    /// A fickle lane runs dry, or has something to send again. The others always have.
+    fn come_and_go(&mut self, drr: &mut TwoLevelDrr<usize, usize>) {
+        let lane = self.random.random_range(0..self.places.len());
+        if self.fickle[lane] {
+            if self.random.random_bool(0.5) { drr.activate(lane) } else { drr.deactivate(lane) }
+        }
+    }
+}
+
+fn share(random: &mut StdRng, options: DrrOptions) -> Share {
+    let weight = random.random_range(1..=16);
+    let largest = random.random_range(1..=options.cost_max);
+    Share { weight, quantum: u64::from(weight) * options.quantum, largest }
+}

@@ -1,0 +1,111 @@
+//! The adapter: what an attempt at a message is, for one kind of destination.
+//!
+//! Invariant: an adapter says what became of the attempt and nothing else. It records nothing, and knows no lane.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::ClaimedMessage;
+use super::http::HttpAdapter;
+use super::verdict::Verdict;
+use crate::model::destination::Destination;
+use crate::secrets::Secrets;
+use crate::store::Payload;
+
+/// How messages to a destination are worked off.
+pub(super) trait Adapter: Send + Sync {
+    /// Whether an attempt needs the message's payload.
+    fn needs_payload(&self) -> bool;
+
+    /// Makes one attempt at an admitted message; `payload` is there if it is needed.
+    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, payload: Option<Payload>) -> BoxFuture<'a, Verdict>;
+}
+
+/// A destination that is called over HTTP.
+pub(super) struct HttpDestination {
+    pub(super) http: Arc<HttpAdapter>,
+    pub(super) secrets: Secrets,
+    pub(super) destination: Destination,
+}
+
+impl HttpDestination {
+    async fn call(&self, message: &ClaimedMessage, payload: Payload) -> Verdict {
+        let Some(name) = &self.destination.secret else {
+            return self.http.call(&self.destination, &[], payload).await;
+        };
+        match self.secrets.get(&message.namespace, name) {
+            Ok(secrets) => self.http.call(&self.destination, &secrets, payload).await,
+            // Never unsigned instead.
+            Err(error) => Verdict::host_failed(error.to_string()),
+        }
+    }
+}
+
+impl Adapter for HttpDestination {
+    fn needs_payload(&self) -> bool {
+        true
+    }
+
+    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, payload: Option<Payload>) -> BoxFuture<'a, Verdict> {
+        async move {
+            match payload {
+                Some(payload) => self.call(message, payload).await,
+                None => Verdict::host_failed("its body could not be loaded"),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// What a native destination makes of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NativeAnswer {
+    /// It takes the message.
+    Taken,
+    /// It fails, and may take the message later.
+    Failed,
+}
+
+/// What is called instead of a destination: for `forebay bench`, which measures everything but the call itself.
+pub type NativeCall = Arc<dyn Fn(&ClaimedMessage) -> BoxFuture<'static, NativeAnswer> + Send + Sync>;
+
+/// Destinations that are functions of this process.
+pub(super) struct NativeAdapter {
+    pub(super) call: NativeCall,
+}
+
+impl Adapter for NativeAdapter {
+    fn needs_payload(&self) -> bool {
+        false
+    }
+
+    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, _: Option<Payload>) -> BoxFuture<'a, Verdict> {
+        let answer = (self.call)(message);
+        async move {
+            match answer.await {
+                NativeAnswer::Taken => Verdict::taken(),
+                NativeAnswer::Failed => Verdict::not_sent("it failed"),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// The flow of a pack: an action becomes a WorkItem.
+///
+/// There is nobody to call. The store makes the WorkItem in the transaction that records that the action was handed off, so
+/// a crash can come before both or after both, and no attempt is ever uncertain.
+pub(super) struct FlowAdapter;
+
+impl Adapter for FlowAdapter {
+    fn needs_payload(&self) -> bool {
+        false
+    }
+
+    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, _: Option<Payload>) -> BoxFuture<'a, Verdict> {
+        let is_action = message.destination.is_flow();
+        async move { if is_action { Verdict::handed_off() } else { Verdict::host_failed("it is no action") } }.boxed()
+    }
+}

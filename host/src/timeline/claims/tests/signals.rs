@@ -1,0 +1,133 @@
+//! What operators see of lanes, claims and the feed.
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+use super::*;
+use crate::lanes::Held;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Bench {
+    /// A message to a destination, which counts as `number`.
+    fn emit(&mut self, destination: &str, number: u8, key: Option<&str>) {
+        let destination = destination.parse().unwrap();
+        let row = row(number, u64::from(number), 1, MessageState::Scheduled);
+        self.apply(&[MessageEntry { destination, ordering_key: key.map(str::to_owned), ..row }]);
+    }
+
+    fn number_of(&self, destination: &str) -> LaneNumber {
+        let found = self.index.lanes().iter().position(|lane| lane.name.destination.as_str() == destination);
+        LaneNumber(u32::try_from(found.unwrap()).unwrap())
+    }
+}
+
+/// Lanes with something due each, against which each reason stands that a lane can have, and one against which none does.
+fn held_by_everything() -> Bench {
+    let ordered = Destination { ordering: Ordering::Exact, ..destination("ordered") };
+    let full = Destination { limits: LaneLimits { messages: 1, bytes: 1 << 20 }, ..destination("full") };
+    let plain = ["closed", "paused", "storm", "busy", "fair"].map(destination);
+    let mut bench = Bench::with(plain.into_iter().chain([ordered, full]), 64);
+    for number in 1..=10 {
+        bench.emit("storm", number, None);
+    }
+    bench.emit("busy", 11, None);
+    bench.emit("full", 12, None);
+    bench.emit("full", 13, None);
+    bench.emit("ordered", 14, Some("key"));
+    bench.emit("ordered", 15, Some("key"));
+    assert_eq!(bench.claim().len(), 13, "one of the full lane, and the ordered one's head");
+    for number in 1..=10 {
+        let (after, lane_until) = (AfterAttempt::RetryAt(NOW), None);
+        let failed = Settled::Outcome { after, lane_until, destination_failed: true, destination_gone: false };
+        bench.settle(number, 1, failed);
+    }
+    let (after, lane_until) = (AfterAttempt::RetryAt(NOW), Some(NOW + 30 * SECOND));
+    bench.settle(11, 1, Settled::Outcome { after, lane_until, destination_failed: false, destination_gone: false });
+    bench.emit("nowhere", 16, None);
+    bench.emit("closed", 17, None);
+    bench.emit("paused", 18, None);
+    bench.emit("fair", 19, None);
+    for (destination, gate) in [("closed", Gate::Closed), ("paused", Gate::Paused)] {
+        let number = bench.number_of(destination);
+        bench.schedule.lane(number).set_gate(gate);
+    }
+    bench
+}
+
+fn rendered(show: impl FnOnce(&Signals)) -> String {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        show(&Signals::new(ShardId(7)));
+        recorder.handle().render()
+    })
+}
+
+fn assert_shown(rendered: &str, lines: &[String]) {
+    for line in lines {
+        assert!(rendered.lines().any(|shown| shown == line), "{line}\n{rendered}");
+    }
+}
+
+fn held_lines(counts: &[(&str, u32)]) -> Vec<String> {
+    let line = |(reason, count): &(&str, u32)| {
+        format!("forebay_timeline_due_not_admitted{{shard=\"7\",reason=\"{reason}\"}} {count}")
+    };
+    counts.iter().map(line).collect()
+}
+
+// OBS-1, OBS-4
+#[test]
+fn what_is_due_and_not_admitted_is_shown_by_the_first_reason_and_every_circuit_by_where_it_stands() {
+    let bench = held_by_everything();
+    let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, None, NOW));
+    let of_lanes = [
+        "lane_closed",
+        "lane_paused",
+        "ordering_head",
+        "capability",
+        "circuit_open",
+        "throttled",
+        "lane_full",
+        "fairness",
+    ];
+    assert_shown(&shown, &held_lines(&of_lanes.map(|reason| (reason, 1))));
+    let of_shard = ["clock_gated", "recovering", "capacity", "retry_backoff"];
+    assert_shown(&shown, &held_lines(&of_shard.map(|reason| (reason, 0))));
+    let circuits = [("closed", 7), ("open", 1), ("half_open", 0), ("ramping", 0)];
+    let circuits =
+        circuits.map(|(state, count)| format!("forebay_timeline_circuits{{shard=\"7\",state=\"{state}\"}} {count}"));
+    assert_shown(&shown, &circuits);
+    // What stands against the whole shard comes in its place among the reasons of lanes.
+    let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, Some(Held::ClockGated), NOW));
+    let counts = [("lane_closed", 1), ("lane_paused", 1), ("ordering_head", 1), ("clock_gated", 5), ("capability", 0)];
+    assert_shown(&shown, &held_lines(&counts));
+    let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, Some(Held::Capacity), NOW));
+    assert_shown(&shown, &held_lines(&[("capability", 1), ("lane_full", 1), ("capacity", 1), ("fairness", 0)]));
+}
+
+// OBS-1
+#[test]
+fn lateness_discovery_gaps_and_lag_are_measured() {
+    let mut bench = Bench::with([destination("sink")], 64);
+    bench.emit("sink", 1, None);
+    let shown = rendered(|signals| {
+        bench.schedule.discover(&bench.index, NOW, signals).unwrap();
+        let mut step = bench.index.begin();
+        let (picked, _) = bench.claims.pick(&mut step, &mut bench.schedule, PRESENT, || false).unwrap();
+        step.commit().unwrap();
+        signals.claimed(&picked[0], NOW + 2 * SECOND);
+        signals.discovered(SECOND);
+        signals.applied_lag(42);
+        signals.capacity(true, 3, 9 * SECOND);
+    });
+    let lines = [
+        "forebay_timeline_lateness_seconds_sum 2",
+        "forebay_timeline_lateness_seconds_count 1",
+        "forebay_timeline_applied_lag{shard=\"7\"} 42",
+        "forebay_timeline_at_capacity{shard=\"7\"} 1",
+        "forebay_timeline_unresolved{shard=\"7\"} 3",
+        "forebay_timeline_oldest_unresolved_seconds{shard=\"7\"} 9",
+    ];
+    assert_shown(&shown, &lines.map(str::to_owned));
+    assert!(shown.contains("forebay_timeline_discovery_seconds_count"), "{shown}");
+}

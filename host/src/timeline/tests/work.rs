@@ -1,0 +1,94 @@
+//! Work classes of a shard at work: with ordinary scheduling full, everything else still has its turn in time.
+
+use super::*;
+use crate::model::destination_lane::Gate;
+use crate::store::Cancelled;
+
+const BUSY: usize = 8;
+/// Messages that are due at once: many more than may be claimed.
+const FLOOD: usize = 3_000;
+const CLAIMED_MAX: usize = 64;
+
+// WRK-1, WRK-2
+#[tokio::test(flavor = "multi_thread")]
+async fn with_ordinary_scheduling_full_cancel_pause_outcome_and_renewal_have_their_turns() {
+    let mut world = World::new().await;
+    let busy: Vec<String> = (0..BUSY).map(|number| format!("busy-{number}")).collect();
+    for name in busy.iter().map(String::as_str).chain(["paused"]) {
+        world.add(name, "ok", |_| {});
+    }
+    let running = world.start_on("timeline", Arc::clone(&world.clock), CLAIMED_MAX).await;
+    running.until_active().await;
+    let epoch = world.store.shards().await.unwrap()[0].epoch;
+    let later = world.now() + 6 * LEASE;
+    let to_cancel = world.emit((0..50).map(|_| world.message("busy-0", later)).collect()).await;
+    let flood = (0..FLOOD).map(|number| world.message(&busy[number % BUSY], world.now())).collect();
+    let mut flood = world.emit(flood).await;
+    world.set_gate("paused", None, Gate::Paused).await;
+    let mut arrived = Vec::new();
+    let mut cancelled = to_cancel.iter();
+    while arrived.len() < FLOOD {
+        arrived.push(loop {
+            tokio::select! {
+                id = world.receiver.next() => break id,
+                // What was put off because the store was busy is done when time has passed.
+                () = env::sleep(BARRIER_LOOK) => running.advance(SECOND / 10),
+            }
+        });
+        // Between what arrives, operators cancel, and time goes on: leases are renewed, or lost.
+        if let Some(id) = cancelled.next() {
+            assert_eq!(world.store.cancel(*id, world.now()).await.unwrap(), Cancelled::Cancelled);
+        } else if arrived.len().is_multiple_of(400) {
+            running.advance(LEASE / 4);
+        }
+    }
+    arrived.sort();
+    flood.sort();
+    assert_eq!(arrived, flood, "each once, and nothing else");
+    let held = world.emit_one("paused", world.now()).await;
+    running.advance(LEASE / 4);
+    world.barrier().await;
+    assert_eq!(world.entry(held).await.attempt, 0, "the pause has been taken up");
+    for _ in 0..24 {
+        running.advance(LEASE / 4);
+        running.until_active().await;
+    }
+    world.barrier().await;
+    for id in &to_cancel {
+        assert_eq!(world.entry(*id).await.state, MessageState::Cancelled);
+    }
+    assert_eq!(world.store.shards().await.unwrap()[0].epoch, epoch, "the shard never lost its lease");
+    let (view, _) = running.timeline.look().await.pop().unwrap();
+    for wait in view.waits {
+        assert!(wait.longest <= wait.bound, "{wait:?}");
+    }
+    running.stop().await;
+}
+
+// WRK-3
+#[tokio::test]
+async fn a_timeline_that_would_stand_still_does_not_start_and_says_why() {
+    let options = |claimed_max, memory_bytes| TimelineOptions {
+        directory: "timeline".into(),
+        lease: LEASE,
+        poll: SECOND,
+        claimed_max,
+        memory_bytes,
+        namespace_weights: BTreeMap::new(),
+        clock_uncertainty_max: SECOND,
+        checkpoints: CheckpointOptions { place: CheckpointPlace::Folder("checkpoints".into()), every: None, kept: 1 },
+    };
+    assert!(work_plan(&options(1_024, 64 << 20), 64).is_ok(), "the defaults do for as many shards as there may be");
+    let refused =
+        |claimed_max, memory_bytes, shards| work_plan(&options(claimed_max, memory_bytes), shards).unwrap_err().0;
+    assert_eq!(
+        refused(0, 64 << 20, 1),
+        "the timeline's shards cannot do their work: work class outcome_and_control is starved: its queue is 0: lower \
+         `timeline.claimed_max`, or raise `timeline.memory_mib`"
+    );
+    let oversold = refused(65_536, 8 << 20, 8);
+    assert!(
+        oversold.contains("the reserves of the work classes are") && oversold.contains("bytes together"),
+        "{oversold}"
+    );
+}
