@@ -20,6 +20,7 @@ use crate::execute::{ExecuteOptions, ExecutorParts, Executors, Flow};
 use crate::guest::{Decoded, FlowOutput, Prepared, ReadRequest, ReadResponse};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::message::DueAction;
 use crate::model::pack::{FailedHeadPolicy, GuestLimits, Manifest, Reader};
 use crate::model::reading::{ReadWish, Reading, RecordedReads};
 use crate::model::time::Timestamp;
@@ -116,6 +117,16 @@ impl Flow for ReadingFlow {
             Ok(Decoded { records, ..Decoded::default() })
         }
         .boxed()
+    }
+
+    fn apply<'a>(
+        &'a self,
+        _: &'a Event,
+        _: &'a DueAction,
+        _: u32,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        unreachable!("these flows have no actions")
     }
 
     fn run<'a>(
