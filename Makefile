@@ -14,7 +14,7 @@ export FOREBAY_GUEST_TARGET_DIR ?= $(CARGO_TARGET_DIR)/guests
 
 FOREBAY := $(CARGO_TARGET_DIR)/debug/forebay
 PACKS := $(CARGO_TARGET_DIR)/packs
-GUESTS := github hello hostile relay shopify stripe
+GUESTS := github hello hostile hubspot relay shopify stripe
 
 # Seconds that each benchmark measures.
 SECONDS ?= 10

@@ -2,12 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use bytes::Bytes;
 
 use super::error::ApiError;
-use super::parameters::{Parameters, PathId};
+use super::packs::supervisor;
+use super::parameters::{Parameters, PathId, read};
 use super::{AdminParts, Stage, wire};
 use crate::claim::WantedAnswer;
 use crate::model::ids::EventId;
+use crate::model::names::PackName;
 use crate::model::work_item::WorkState;
 use crate::store::{EventFilter, WorkItemDetail};
 
@@ -96,4 +100,28 @@ fn not_claimable(item: &WorkItemDetail) -> ApiError {
         WorkState::Done | WorkState::Dead => "it has ended; `forebay event replay` runs it again".to_owned(),
     };
     ApiError::NotClaimable { state: item.state, why }
+}
+
+/// Runs an event's flows again, and compares.
+pub(super) async fn verify(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<EventId>,
+) -> Result<Json<wire::Verification>, ApiError> {
+    match supervisor(&parts)?.verify_event(id).await? {
+        Some(verification) => Ok(Json(verification.into())),
+        None => Err(ApiError::NotFound { what: format!("event {id}") }),
+    }
+}
+
+pub(super) async fn verify_last(
+    State(parts): State<AdminParts>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::Verification>, ApiError> {
+    let wish: wire::VerifyWish = read(body)?;
+    let pack = wish.pack.as_deref().map(str::parse::<PackName>).transpose();
+    let pack = pack.map_err(|error| ApiError::Invalid(format!("`pack` is wrong: {error}")))?;
+    let supervisor = supervisor(&parts)?;
+    // It takes as much as a preview, and no more than one of either runs.
+    let leave = supervisor.begin_upload()?;
+    Ok(Json(supervisor.verify_last(pack, wish.last, &leave).await?.into()))
 }

@@ -1,5 +1,7 @@
 //! `forebay event`: what was delivered, and what became of it.
 
+mod verify;
+
 use std::fmt::Write;
 
 use clap::builder::PossibleValuesParser;
@@ -31,6 +33,9 @@ pub(super) enum Verb {
     /// Run an event again: replay the last of its work items, which is done or dead
     #[command(after_help = "Exit code 4 says that the last one has not ended. See also: forebay work-item replay")]
     Replay(ShowArguments),
+    /// Run what is done again, with the same reads on the same generation, and compare the outputs
+    #[command(after_help = verify::HELP)]
+    Verify(verify::Arguments),
 }
 
 const RUN_HELP: &str = "\
@@ -79,6 +84,7 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Show(arguments) => show(arguments).await,
         Verb::Run(arguments) => run_next(arguments).await,
         Verb::Replay(arguments) => replay_last(arguments).await,
+        Verb::Verify(arguments) => verify::verify(arguments).await,
     }
 }
 

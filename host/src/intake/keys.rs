@@ -56,18 +56,35 @@ pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Ke
         None => None,
         Some(KeyRule::Header(name)) => Some(in_header(headers, name).ok_or(Refusal::DeliveryKeyMissing)?),
         Some(KeyRule::Pointer(_)) => Some(delivery_pointed?.and_then(bounded).ok_or(Refusal::DeliveryKeyMissing)?),
+        Some(KeyRule::Pointers(pointers)) => {
+            let composite = composite(pointers, body).map_err(|NotJson| Refusal::BodyNotJson)?;
+            Some(composite.ok_or(Refusal::DeliveryKeyMissing)?)
+        }
     };
-    let source = optional(source_rule, headers, source_pointed);
-    let queue_class = queue_class(&route.queue_class, optional(class_rule, headers, class_pointed));
+    let source = optional(source_rule, headers, source_pointed, body);
+    let queue_class = queue_class(&route.queue_class, optional(class_rule, headers, class_pointed, body));
     Ok(Keys { delivery, source, queue_class })
 }
 
 /// What a rule finds that need not find anything.
-fn optional(rule: Option<&KeyRule>, headers: &HeaderMap, pointed: Option<String>) -> Option<String> {
+fn optional(rule: Option<&KeyRule>, headers: &HeaderMap, pointed: Option<String>, body: &[u8]) -> Option<String> {
     match rule? {
         KeyRule::Header(name) => in_header(headers, name),
         KeyRule::Pointer(_) => pointed.and_then(bounded),
+        KeyRule::Pointers(pointers) => composite(pointers, body).ok().flatten(),
     }
+}
+
+/// The key that several values make together, each behind its length, so that no two lists of values make the same one;
+/// none if one of them is missing.
+fn composite(pointers: &[String], body: &[u8]) -> Result<Option<String>, NotJson> {
+    let mut key = String::new();
+    for pointer in pointers {
+        let [found] = pointer::find(body, [Some(pointer.as_str())])?;
+        let Some(value) = found.filter(|value| !value.is_empty()) else { return Ok(None) };
+        key.push_str(&format!("{}:{value},", value.len()));
+    }
+    Ok(bounded(key))
 }
 
 fn queue_class(rule: &QueueClassRule, value: Option<String>) -> QueueClass {
@@ -81,7 +98,7 @@ fn queue_class(rule: &QueueClassRule, value: Option<String>) -> QueueClass {
 
 fn pointer_of(rule: &KeyRule) -> Option<&str> {
     match rule {
-        KeyRule::Header(_) => None,
+        KeyRule::Header(_) | KeyRule::Pointers(_) => None,
         KeyRule::Pointer(pointer) => Some(pointer),
     }
 }

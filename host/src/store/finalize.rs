@@ -11,6 +11,7 @@ use super::finish::{Disposition, Finish, Finished};
 use super::handoff::{self, Handoff};
 use super::lane::{self, LaneIds};
 use super::outbox::Emitted;
+use super::records;
 use super::statement::Statement;
 use super::stored::{Values, work_state_code};
 use super::unit::{Answers, Scope, Unit, all_written};
@@ -21,6 +22,7 @@ use crate::model::message::NewMessage;
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
+use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
 
@@ -40,10 +42,10 @@ pub(super) static END: Statement = Statement::update(
      run_after = ended.column7, \
      attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
      note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
-     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL, \
+     failure_message = coalesce(ended.column14, failure_message), output_digest = ended.column16, lease_token = NULL, \
      projection_active_key = CASE WHEN ended.column4 = 4 OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END",
     "ended",
-    15,
+    16,
     "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
      AND work_item.epoch = ended.column3",
 );
@@ -106,6 +108,7 @@ struct End {
     ignored: bool,
     note: Option<String>,
     failure: Option<Failure>,
+    record: Option<RunRecord>,
 }
 
 /// Applies finishes in order. Returns with the answers what the executions emitted, which is still to be stored.
@@ -149,7 +152,7 @@ pub(super) async fn finish(
 /// Writes the ends, and lets lanes go on. Returns the successors that were claimed, with the finishes that they go with.
 async fn write(
     unit: &mut Unit<'_>,
-    ends: Vec<End>,
+    mut ends: Vec<End>,
     handoffs: Vec<Handoff>,
 ) -> Result<Vec<(usize, ClaimedWorkItem)>, sqlx::Error> {
     let mut left = Vec::new();
@@ -159,8 +162,10 @@ async fn write(
         left.extend(end.lets_lanes_go_on().then_some(end.row.lanes));
     }
     let expected = ends.len();
+    let records = ends.iter_mut().filter_map(End::take_reads).collect();
     let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
+    records::keep(unit, records).await?;
     let latest = handoff::supersede(unit, handoffs).await?;
     lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await?;
     handoff::claim(unit, latest).await
@@ -201,10 +206,12 @@ impl End {
             ignored: false,
             note: None,
             failure: None,
+            record: None,
             row,
         };
         match disposition {
-            Disposition::Done { note, ignored, messages } => {
+            Disposition::Done { note, ignored, messages, record } => {
+                end.record = Some(record);
                 end.state = WorkState::Done;
                 end.finished_at = Some(now);
                 (end.note, end.ignored) = (note, ignored);
@@ -231,6 +238,13 @@ impl End {
         (end, Vec::new())
     }
 
+    /// What was read for it, if it succeeded and anything was.
+    fn take_reads(&mut self) -> Option<(i64, RecordedReads)> {
+        let record = self.record.as_mut()?;
+        let reads = std::mem::replace(&mut record.reads, RecordedReads::NONE);
+        (reads != RecordedReads::NONE).then_some((self.row.ordinal, reads))
+    }
+
     /// Whether the next in its lanes become their heads.
     fn lets_lanes_go_on(&self) -> bool {
         lets_go_on(self.state, self.leaves_lanes)
@@ -246,6 +260,7 @@ impl End {
         values.push(end.ignored).push(end.note);
         let (class, message) = end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
         values.push(class).push(message).push(lanes.delivery);
+        values.push(end.record.map(|record| record.output_digest.to_vec()));
     }
 }
 

@@ -5,6 +5,7 @@
 use super::claim::{EVENTS, event};
 use super::connection::Row;
 use super::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
+use super::records;
 use super::statement::Text;
 use super::stored::{Values, values};
 use super::{Store, StoreError};
@@ -15,6 +16,7 @@ use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
+use crate::model::reading::RecordedReads;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -144,6 +146,10 @@ pub struct WorkItemDetail {
     pub replayed_at: Option<Timestamp>,
     /// The action that it applies.
     pub action: Option<MessageId>,
+    /// What its output hashes to, if it is done and was executed since that is recorded.
+    pub output_digest: Option<[u8; 32]>,
+    /// What was read for it.
+    pub reads: RecordedReads,
 }
 
 /// How a generation stands in the projection of its source.
@@ -283,7 +289,8 @@ macro_rules! work_item_query {
              work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
              work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at, \
              (SELECT message.id FROM message WHERE message.ordinal = work_item.action), work_item.queue_class, \
-             work_item.projection_key IS NOT NULL, work_item.projection_active_key IS NOT NULL FROM ",
+             work_item.projection_key IS NOT NULL, work_item.projection_active_key IS NOT NULL, \
+             work_item.output_digest, work_item_read.total, work_item_read.bytes, work_item_read.records FROM ",
             $predicate
         )
     };
@@ -292,16 +299,19 @@ macro_rules! work_item_query {
 /// The WorkItems that an Event's delivery brought are a range of ordinals.
 static WORK_ITEMS_OF_EVENT: Text = Text::new(work_item_query!(
     "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
-     WHERE event.id = ?"
+     LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ?"
 ));
 
 static REPLAYS_OF_EVENT: Text = Text::new(work_item_query!(
-    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal WHERE event.id = ? \
+    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal \
+     LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ? \
      ORDER BY work_item.ordinal DESC LIMIT ?"
 ));
 
-static WORK_ITEM: Text =
-    Text::new(work_item_query!("work_item CROSS JOIN event ON event.id = work_item.event_id WHERE work_item.id = ?"));
+static WORK_ITEM: Text = Text::new(work_item_query!(
+    "work_item CROSS JOIN event ON event.id = work_item.event_id \
+         LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE work_item.id = ?"
+));
 
 static MESSAGES_OF_EVENT: Text = Text::new(concat!(
     "SELECT ",
@@ -347,6 +357,8 @@ fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
         replay_of: row.optional_bytes_16(18)?.map(WorkItemId::from_bytes),
         replayed_at: row.optional_time(19)?,
         action,
+        output_digest: row.optional_bytes_32(24)?,
+        reads: records::read(row, 25)?,
     })
 }
 

@@ -58,6 +58,7 @@ mod listing;
 mod materialize;
 mod outbox;
 mod projection;
+mod records;
 mod transitions;
 
 mod connection;

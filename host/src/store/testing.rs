@@ -22,6 +22,7 @@ use crate::model::message::{NewAction, NewMessage};
 use crate::model::names::{DestinationName, Namespace, PackName};
 use crate::model::pack::{self, GenerationNumber};
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::reading::RunRecord;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 
@@ -74,7 +75,7 @@ pub(crate) fn env(clock: &Arc<ManualClock>) -> Env {
 
 /// A success that emits these messages.
 pub(crate) fn done(messages: Vec<NewMessage>) -> Disposition {
-    Disposition::Done { note: None, ignored: false, messages }
+    Disposition::Done { note: None, ignored: false, messages, record: RunRecord::none() }
 }
 
 impl Fixture {

@@ -32,7 +32,7 @@ enum Claims {
 
 /// What is to be done with a pack's pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Gate {
     /// It may start.
     Open,
     /// It stops, and does not start.
@@ -43,14 +43,14 @@ pub(super) enum Verdict {
 
 impl Gates {
     /// What is known says this of a pack.
-    pub(super) fn verdict(&self, pack: &PackName) -> Verdict {
+    pub(super) fn verdict(&self, pack: &PackName) -> Gate {
         if let Claims::Impossible(gap) = &self.claims {
-            return Verdict::Closed(gap.clone());
+            return Gate::Closed(gap.clone());
         }
         match (self.coverage.gap(pack), &self.claims) {
-            (Some(gap), _) => Verdict::Closed(gap),
-            (None, Claims::Possible) if self.coverage.is_complete() => Verdict::Open,
-            (None, _) => Verdict::Undecided,
+            (Some(gap), _) => Gate::Closed(gap),
+            (None, Claims::Possible) if self.coverage.is_complete() => Gate::Open,
+            (None, _) => Gate::Undecided,
         }
     }
 
@@ -104,18 +104,18 @@ mod tests {
     async fn a_gate_opens_when_all_is_confirmed_and_closes_when_something_is_confirmed_to_be_missing() {
         let fixture = Fixture::new().await;
         let mut gates = Gates::default();
-        assert_eq!(gates.verdict(&pack()), Verdict::Undecided);
+        assert_eq!(gates.verdict(&pack()), Gate::Undecided);
         gates.claims = Claims::Possible;
-        assert_eq!(gates.verdict(&pack()), Verdict::Undecided, "the Events have not been looked at");
+        assert_eq!(gates.verdict(&pack()), Gate::Undecided, "the Events have not been looked at");
         assert!(gates.looks_on());
         gates.coverage = fixture.store.confirm_coverage(&gates.coverage).await.unwrap();
-        assert_eq!(gates.verdict(&pack()), Verdict::Open);
+        assert_eq!(gates.verdict(&pack()), Gate::Open);
         assert_eq!((gates.looks_on(), gates.gaps()), (false, vec![]));
         gates.claims = Claims::Unknown;
-        assert_eq!(gates.verdict(&pack()), Verdict::Undecided);
+        assert_eq!(gates.verdict(&pack()), Gate::Undecided);
         let gap = Gap { kind: GapKind::Schema, seen: "a column is gone".to_owned() };
         gates.claims = Claims::Impossible(gap.clone());
-        assert_eq!(gates.verdict(&pack()), Verdict::Closed(gap.clone()));
+        assert_eq!(gates.verdict(&pack()), Gate::Closed(gap.clone()));
         assert_eq!(gates.gaps(), [gap]);
     }
 }

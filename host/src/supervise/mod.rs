@@ -17,11 +17,13 @@ mod start;
 mod sweeper;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
 pub use rollout::{Arrival, RolloutError, Switch, UploadPermit};
+pub use verify::{Verdict, Verification, Verified};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -39,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use self::sweeper::Sweeper;
 use crate::claim::{ClaimOptions, HostPressure, Probe, Probes, WantedAnswer};
 use crate::env::{self, Env};
-use crate::execute::{ExecuteOptions, ExecutorParts, Flow, Generations};
+use crate::execute::{Caller, ExecuteOptions, ExecutorParts, Flow, Generations};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{RouteConflict, RouteTable};
 use crate::model::ids::WorkItemId;
@@ -48,7 +50,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::store::{Store, StoreError};
 
-use self::gates::{Gates, Verdict};
+use self::gates::{Gate, Gates};
 use self::generations::Key;
 
 /// How long the store may take to answer a probe.
@@ -122,6 +124,8 @@ pub struct SuperviseParts {
     pub routes: RouteTable,
     /// Time and chance.
     pub env: Env,
+    /// Who makes the calls of readers.
+    pub caller: Arc<dyn Caller>,
     /// The runtime that guests run on: not the caller's, so that guests that burn CPU starve nothing else.
     pub guest_runtime: Handle,
 }
@@ -331,7 +335,7 @@ impl Supervisor {
             reasons.push(format!("generation {number} of pack `{pack}` could not be loaded: {error}"));
         }
         reasons.extend(state.gates.gaps().into_iter().map(|gap| gap.seen));
-        let unconfirmed = |pack: &PackName| state.gates.verdict(pack) == Verdict::Undecided;
+        let unconfirmed = |pack: &PackName| state.gates.verdict(pack) == Gate::Undecided;
         let works = self.shared.options.execute.slots > 0;
         let idle = self.shared.generations.packs().into_iter().filter(|pack| works && !state.pools.contains_key(pack));
         for pack in idle.filter(unconfirmed) {
@@ -386,7 +390,7 @@ impl Supervisor {
         gauge!("forebay_readiness_gaps").set(state.gates.gaps().len() as f64);
         let running: Vec<PackName> = state.pools.keys().cloned().collect();
         for pack in running {
-            let Verdict::Closed(gap) = state.gates.verdict(&pack) else { continue };
+            let Gate::Closed(gap) = state.gates.verdict(&pack) else { continue };
             tracing::error!(%pack, gap = gap.seen, "a confirmed gap stops the pool");
             let labels = [("pack", pack.to_string()), ("reason", gap.kind.as_str().to_owned())];
             counter!("forebay_pools_stopped_total", &labels).increment(1);
@@ -400,7 +404,7 @@ impl Supervisor {
         }
         for pack in self.shared.generations.packs() {
             let idle = !state.pools.contains_key(&pack) && !state.stopping.contains_key(&pack);
-            if idle && state.gates.verdict(&pack) == Verdict::Open {
+            if idle && state.gates.verdict(&pack) == Gate::Open {
                 let pool = Pool::start(self.shared.options.claim.clone(), self.executor_parts(&pack));
                 pool.measured(state.host);
                 state.pools.insert(pack, pool);
@@ -415,6 +419,7 @@ impl Supervisor {
             store: self.shared.parts.store.clone(),
             generations: self.shared.generations.clone(),
             env: self.shared.parts.env.clone(),
+            caller: Arc::clone(&self.shared.parts.caller),
             runtime: self.shared.parts.guest_runtime.clone(),
         }
     }

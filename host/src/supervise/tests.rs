@@ -3,6 +3,7 @@
 mod gates;
 mod preview;
 mod rollout;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::{SuperviseError, SuperviseOptions, SuperviseParts, Supervisor};
-use crate::execute::NoopFlow;
 use crate::execute::testing::{Harness, manifest};
+use crate::execute::{NoopFlow, Unconnected};
 use crate::guest::{Ceilings, GuestHost, GuestOptions, PackFile};
 use crate::intake::RouteTable;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
@@ -38,6 +39,7 @@ fn parts(harness: &Harness) -> SuperviseParts {
         guests: GuestHost::start(guests, harness.env.clone()).unwrap(),
         routes: RouteTable::empty(),
         env: harness.env.clone(),
+        caller: Arc::new(Unconnected),
         guest_runtime: Handle::current(),
     }
 }

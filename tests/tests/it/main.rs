@@ -14,6 +14,7 @@ mod newcomer;
 mod overload;
 mod pipeline;
 mod queue;
+mod reading;
 mod rollout;
 mod shutdown;
 mod startup;

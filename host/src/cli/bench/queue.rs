@@ -18,6 +18,7 @@ use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::reading::RunRecord;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installing, LeaseTime, NewEvent, Store,
@@ -197,7 +198,7 @@ impl Queue {
 
 /// A success without a message.
 pub(super) fn done() -> Disposition {
-    Disposition::Done { note: None, ignored: false, messages: Vec::new() }
+    Disposition::Done { note: None, ignored: false, messages: Vec::new(), record: RunRecord::none() }
 }
 
 /// Starts a server if one is to be measured.

@@ -5,6 +5,7 @@
 //! - Every error names its line and what to write instead.
 
 mod queue_class;
+mod readers;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -57,10 +58,12 @@ const SECRET_HEADERS: [HeaderName; 3] =
     [http::header::AUTHORIZATION, http::header::COOKIE, http::header::PROXY_AUTHORIZATION];
 
 /// The keys that say where a key is, of which a rule has one.
-const KEY_PLACES: [&str; 2] = ["header", "pointer"];
+const KEY_PLACES: [&str; 3] = ["header", "pointer", "pointers"];
+/// Values that a key may be made of.
+const KEY_POINTERS_MAX: usize = 8;
 
-const MANIFEST_KEYS: [&str; 8] =
-    ["name", "version", "build", "imports", "limits", "routes", "destinations", "settings"];
+const MANIFEST_KEYS: [&str; 9] =
+    ["name", "version", "build", "imports", "limits", "routes", "readers", "destinations", "settings"];
 const ROUTE_KEYS: [&str; 12] = [
     "path",
     "verify",
@@ -109,12 +112,13 @@ pub(super) fn read(text: &str) -> Result<Authored, LoadError> {
     let imports = unique(document.optional("imports"), ImportName::ALL.len(), import)?;
     let limits = document.optional("limits").map_or(Ok(GuestLimits::DEFAULT), limits)?;
     let routes = routes(document.required("routes", "[{ path = \"hooks\", verify = \"plain\" }]")?)?;
+    let readers = document.optional("readers").map_or(Ok(Vec::new()), readers::read)?;
     let destinations = unique(document.optional("destinations"), DESTINATIONS_MAX, destination)?;
     let settings = document.optional("settings").map_or(Ok(BTreeMap::new()), settings)?;
     if !settings.is_empty() && !imports.contains(&ImportName::Config) {
         return Err(document.error("`settings` cannot be read without the import: add `imports = [\"config\"]`"));
     }
-    let manifest = Manifest { name, version, imports, limits, routes, destinations, settings };
+    let manifest = Manifest { name, version, imports, limits, routes, readers, destinations, settings };
     Ok(Authored { manifest, build })
 }
 
@@ -303,7 +307,14 @@ fn event_list(value: Value<'_>) -> Result<EventList, LoadError> {
 }
 
 fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {
-    key_place(&mut value.section(&KEY_PLACES)?)
+    let mut table = value.section(&KEY_PLACES)?;
+    let Some(pointers) = table.optional("pointers") else { return key_place(&mut table) };
+    if table.optional("header").or(table.optional("pointer")).is_some() {
+        return Err(table.error("a key has one place: leave out either `pointers` or the other one"));
+    }
+    let few = pointers.error("must name two values at least: for one, write `pointer`");
+    let pointers = unique(Some(pointers), KEY_POINTERS_MAX, json_pointer)?;
+    if pointers.len() < 2 { Err(few) } else { Ok(KeyRule::Pointers(pointers)) }
 }
 
 /// The one place that a table names.

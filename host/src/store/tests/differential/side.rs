@@ -4,6 +4,7 @@ use super::step::{Attempt, By, Ending, NewPart, Step};
 use super::*;
 use crate::model::message::AfterAttempt;
 use crate::model::pack::Coalescing;
+use crate::model::reading::RunRecord;
 
 /// How many of the rows that were made last a step chooses from.
 const RECENT: usize = 24;
@@ -168,7 +169,12 @@ impl Side {
                 });
                 let messages = messages.collect::<Vec<_>>();
                 self.messages.extend(messages.iter().map(|message| message.id));
-                Disposition::Done { note: ignored.then(|| "of no interest".to_owned()), ignored: *ignored, messages }
+                Disposition::Done {
+                    note: ignored.then(|| "of no interest".to_owned()),
+                    ignored: *ignored,
+                    messages,
+                    record: RunRecord::none(),
+                }
             }
         };
         let mut finish = self.fixture.ending(&item, disposition);
