@@ -14,7 +14,7 @@ export FOREBAY_GUEST_TARGET_DIR ?= $(CARGO_TARGET_DIR)/guests
 
 FOREBAY := $(CARGO_TARGET_DIR)/debug/forebay
 PACKS := $(CARGO_TARGET_DIR)/packs
-GUESTS := github hello hostile relay shopify stripe
+GUESTS := github hello hostile hubspot relay shopify stripe
 
 # Seconds that each benchmark measures.
 SECONDS ?= 10
@@ -75,12 +75,13 @@ deny: ## Check licences and advisories, where cargo-deny is installed
 check: lint test deny ## All of it: what CI runs
 
 .PHONY: bench
-bench: guests ## Measure intake, flow and the queue alone (SECONDS=10)
+bench: guests ## Measure intake, flow, the queue alone and guests (SECONDS=10)
 	cargo build --locked --release --package forebay
 	@for bench in "intake --baseline" "intake" "flow" "flow --deliver"; do \
 	  $(CARGO_TARGET_DIR)/release/forebay bench $$bench --seconds $(SECONDS) --pack $(PACKS)/github.fpk; done
 	@for bench in "drain --items 50000" "claim --rows 1000,20000"; do \
 	  $(CARGO_TARGET_DIR)/release/forebay bench $$bench; done
+	@$(CARGO_TARGET_DIR)/release/forebay bench guest --pack $(PACKS)/github.fpk --hostile $(PACKS)/hostile.fpk --seconds $(SECONDS)
 
 .PHONY: drr-long
 drr-long: ## Hold fair sharing against its bounds for long (CONFIGURATIONS=100000)

@@ -17,6 +17,8 @@ pub mod intake;
 pub mod publish;
 pub mod timeline;
 
+pub mod outbound;
+
 pub mod guest;
 pub mod secrets;
 pub mod store;

@@ -68,7 +68,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(thing: &str, bytes: &[u8]) -> Resul
 }
 
 /// What is wrong, without the values that serde's own text would quote from the body.
-fn what(error: &serde_json::Error) -> String {
+pub(crate) fn what(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.starts_with("missing field") {
         return text;

@@ -1,6 +1,13 @@
 //! What `prepare` decides, and the batch reads that it may ask for.
+//!
+//! A reader is declared in `pack.toml`. `prepare` asks it for keys; the host merges the keys of many events, has
+//! [`Connector::encode_read`](crate::Connector::encode_read) write one request for them, sends it, has
+//! [`Connector::decode_read`](crate::Connector::decode_read) read the answer, and gives each event its own records.
 
-use crate::Header;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Failure, Header};
 
 /// What [`Connector::prepare`](crate::Connector::prepare) made of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +41,21 @@ impl<State> Prepared<State> {
     pub fn run_with(state: State, reads: Vec<Read>) -> Self {
         Self::Run { state, reads }
     }
+
+    /// And this is to be read first.
+    ///
+    /// ```
+    /// use forebay_sdk::{Prepared, Read};
+    ///
+    /// let prepared = Prepared::run("state").reading(Read::one("contacts", 501.to_string()));
+    /// assert!(matches!(prepared, Prepared::Run { reads, .. } if reads == [Read::keys("contacts", ["501"])]));
+    /// ```
+    pub fn reading(mut self, read: Read) -> Self {
+        if let Self::Run { reads, .. } = &mut self {
+            reads.push(read);
+        }
+        self
+    }
 }
 
 /// A wish to read records.
@@ -43,6 +65,18 @@ pub struct Read {
     pub reader: String,
     /// The keys to look up. The host merges those of many events and asks for each once.
     pub keys: Vec<String>,
+}
+
+impl Read {
+    /// A wish for one record.
+    pub fn one(reader: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { reader: reader.into(), keys: vec![key.into()] }
+    }
+
+    /// A wish for many.
+    pub fn keys<K: Into<String>>(reader: impl Into<String>, keys: impl IntoIterator<Item = K>) -> Self {
+        Self { reader: reader.into(), keys: keys.into_iter().map(K::into).collect() }
+    }
 }
 
 /// What was found for one key of one reader.
@@ -56,17 +90,68 @@ pub struct Reading {
     pub value: Option<Vec<u8>>,
 }
 
-/// An HTTP request that the host makes for a reader.
+impl Reading {
+    /// The record of this key, read as JSON; none if there is no such record.
+    ///
+    /// ```
+    /// use forebay_sdk::Reading;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Contact {
+    ///     email: String,
+    /// }
+    ///
+    /// let readings = [Reading { reader: "contacts".into(), key: "501".into(), value: Some(br#"{"email":"a@b.example"}"#.into()) }];
+    /// let contact: Option<Contact> = Reading::json(&readings, "contacts", "501").unwrap();
+    /// assert_eq!(contact.unwrap().email, "a@b.example");
+    /// assert!(Reading::json::<Contact>(&readings, "contacts", "502").unwrap().is_none());
+    /// ```
+    pub fn json<T: DeserializeOwned>(readings: &[Reading], reader: &str, key: &str) -> Result<Option<T>, Failure> {
+        let found = readings.iter().find(|reading| reading.reader == reader && reading.key == key);
+        let Some(value) = found.and_then(|reading| reading.value.as_ref()) else { return Ok(None) };
+        serde_json::from_slice(value).map(Some).map_err(|error| {
+            Failure::Other(format!(
+                "a record of reader `{reader}` is not the JSON that was expected: {}",
+                crate::event::what(&error)
+            ))
+        })
+    }
+}
+
+/// An HTTP request that the host makes for a reader. It adds the secrets that the manifest names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method, in upper case.
     pub method: String,
     /// Path and query, beginning with `/`. The origin and the credentials are the operator's.
     pub path: String,
-    /// Headers.
+    /// Headers. A `host` among the manifest's hosts says which of them is called.
     pub headers: Vec<Header>,
     /// The body, which may be empty.
     pub body: Vec<u8>,
+}
+
+impl HttpRequest {
+    /// A `GET` of this path and query.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self { method: "GET".to_owned(), path: path.into(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A `POST` of this value as JSON.
+    pub fn post_json(path: impl Into<String>, value: &impl Serialize) -> Result<Self, Failure> {
+        Ok(Self {
+            method: "POST".to_owned(),
+            path: path.into(),
+            headers: vec![Header::new("content-type", "application/json")],
+            body: serde_json::to_vec(value)?,
+        })
+    }
+
+    /// With one more header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push(Header::new(name, value));
+        self
+    }
 }
 
 /// What came back.
@@ -78,4 +163,19 @@ pub struct HttpResponse {
     pub headers: Vec<Header>,
     /// The body, which may be empty.
     pub body: Vec<u8>,
+}
+
+impl HttpResponse {
+    /// An answer with this value as JSON: for tests.
+    pub fn json_body(status: u16, value: &impl Serialize) -> Result<Self, Failure> {
+        let headers = vec![Header::new("content-type", "application/json")];
+        Ok(Self { status, headers, body: serde_json::to_vec(value)? })
+    }
+
+    /// The body, read as JSON. What does not fit is said without a quote of it.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Failure::Other(format!("the answer is not the JSON that was expected: {}", crate::event::what(&error)))
+        })
+    }
 }

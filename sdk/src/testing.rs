@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::log::Level;
-use crate::{Action, Connector, Due, DueAction, Event, Failure, Header, Output, Prepared, Timestamp};
+use crate::{
+    Action, Connector, Due, DueAction, Event, Failure, Header, HttpRequest, HttpResponse, Output, Prepared, Read,
+    Reading, Timestamp,
+};
 
 /// An event with these kept headers and this body, as a first attempt.
 pub fn event(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Event {
@@ -48,7 +51,12 @@ pub struct TestHost {
     now: Option<Timestamp>,
     random: u64,
     logged: Vec<(Level, String)>,
+    records: HashMap<(String, String), Vec<u8>>,
+    provider: Option<Provider>,
 }
+
+/// Answers the requests of readers, in a test.
+type Provider = fn(&str, &HttpRequest) -> HttpResponse;
 
 thread_local! {
     static HOST: RefCell<TestHost> = RefCell::new(TestHost::new());
@@ -66,6 +74,55 @@ impl TestHost {
         self
     }
 
+    /// With this record of a reader: what was read is given, and the provider's protocol left out.
+    pub fn record(mut self, reader: impl Into<String>, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        self.records.insert((reader.into(), key.into()), value.into());
+        self
+    }
+
+    /// With a provider that answers readers, by their name: the connector's own `encode_read` and `decode_read` are used.
+    ///
+    /// ```
+    /// use forebay_sdk::testing::{TestHost, event};
+    /// use forebay_sdk::{Connector, Event, Failure, HttpRequest, HttpResponse, Output, Prepared, Read, Reading};
+    ///
+    /// struct Names;
+    ///
+    /// impl Connector for Names {
+    ///     type State = String;
+    ///
+    ///     fn prepare(event: &Event) -> Result<Prepared<String>, Failure> {
+    ///         let id: String = event.json()?;
+    ///         Ok(Prepared::run(id.clone()).reading(Read::one("names", id)))
+    ///     }
+    ///
+    ///     fn encode_read(_: &str, keys: &[String]) -> Result<HttpRequest, Failure> {
+    ///         HttpRequest::post_json("/names", &keys)
+    ///     }
+    ///
+    ///     fn decode_read(_: &str, _: &[String], response: &HttpResponse) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    ///         let names: Vec<(String, String)> = response.json()?;
+    ///         Ok(names.into_iter().map(|(id, name)| (id, name.into_bytes())).collect())
+    ///     }
+    ///
+    ///     fn run(_: &Event, id: String, readings: &[Reading]) -> Result<Output, Failure> {
+    ///         let name = readings[0].value.as_deref().unwrap_or(b"nobody");
+    ///         Ok(Output::new().note(format!("{id} is {}", String::from_utf8_lossy(name))))
+    ///     }
+    /// }
+    ///
+    /// let mut host = TestHost::new().provider(|reader, request| {
+    ///     assert_eq!((reader, request.body.as_slice()), ("names", &br#"["7"]"#[..]));
+    ///     HttpResponse::json_body(200, &[("7", "Ada")]).unwrap()
+    /// });
+    /// let output = host.flow::<Names>(&event(&[], r#""7""#)).unwrap().unwrap();
+    /// assert_eq!(output.note.as_deref(), Some("7 is Ada"));
+    /// ```
+    pub fn provider(mut self, provider: fn(&str, &HttpRequest) -> HttpResponse) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
     /// Runs `body`, whose imports this host answers.
     pub fn call<R>(&mut self, body: impl FnOnce() -> R) -> R {
         HOST.with(|host| host.replace(self.clone()));
@@ -79,15 +136,17 @@ impl TestHost {
         &self.logged
     }
 
-    /// Prepares and runs an event as the host does, `State` written to JSON and read back in between. `None` if the
-    /// connector ignores the event.
+    /// Prepares and runs an event as the host does, `State` written to JSON and read back in between, and what it asks for
+    /// read from the provider or the records of this host. `None` if the connector ignores the event.
     pub fn flow<C: Connector>(&mut self, event: &Event) -> Result<Option<Output>, Failure> {
         self.now = Some(event.received_at);
+        let (records, provider) = (self.records.clone(), self.provider);
         self.call(|| match C::prepare(event)? {
             Prepared::Ignore { .. } => Ok(None),
-            Prepared::Run { state, .. } => {
+            Prepared::Run { state, reads } => {
                 let state = serde_json::from_slice(&serde_json::to_vec(&state)?)?;
-                C::run(event, state, &[]).map(Some)
+                let readings = read::<C>(reads, records, provider)?;
+                C::run(event, state, &readings).map(Some)
             }
         })
     }
@@ -97,6 +156,27 @@ impl TestHost {
         self.now = Some(action.due_at);
         self.call(|| C::apply(action))
     }
+}
+
+/// What a host with these records and this provider reads.
+fn read<C: Connector>(
+    reads: Vec<Read>,
+    mut records: HashMap<(String, String), Vec<u8>>,
+    provider: Option<Provider>,
+) -> Result<Vec<Reading>, Failure> {
+    let mut readings = Vec::new();
+    for Read { reader, keys } in reads {
+        if let Some(provider) = provider {
+            let response = provider(&reader, &C::encode_read(&reader, &keys)?);
+            let found = C::decode_read(&reader, &keys, &response)?;
+            records.extend(found.into_iter().map(|(key, value)| ((reader.clone(), key), value)));
+        }
+        for key in keys {
+            let value = records.get(&(reader.clone(), key.clone())).cloned();
+            readings.push(Reading { reader: reader.clone(), key, value });
+        }
+    }
+    Ok(readings)
 }
 
 pub(crate) fn log(level: Level, message: &str) {

@@ -9,6 +9,7 @@ pub mod audit;
 pub mod canceller;
 pub mod cases;
 pub mod fixture;
+pub mod hubspot;
 pub mod paths;
 pub mod provider;
 pub mod received;

@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use forebay_sdk::{
-    Action, Connector, DueAction, Event, Failure, Message, Output, Prepared, Read, Reading, clock, log, random,
+    Action, Connector, DueAction, Event, Failure, HttpRequest, HttpResponse, Message, Output, Prepared, Read, Reading,
+    clock, log, random,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,13 @@ enum Deed {
     PreparePanic {
         message: String,
     },
-    PrepareRead,
+    PrepareRead {
+        keys: Vec<String>,
+    },
+    PrepareReadOf {
+        reader: String,
+        keys: Vec<String>,
+    },
     PrepareState {
         bytes: usize,
     },
@@ -83,7 +90,11 @@ enum Deed {
         text: String,
     },
     Draw,
+    TellReadings,
 }
+
+/// The reader that the manifest declares.
+const READER: &str = "records";
 
 impl Connector for Hostile {
     type State = Deed;
@@ -92,30 +103,78 @@ impl Connector for Hostile {
         match event.json()? {
             Deed::PrepareLoop => spin(),
             Deed::PreparePanic { message } => panic!("{message}"),
-            Deed::PrepareRead => {
-                let read = Read { reader: "contacts".to_owned(), keys: vec!["a".to_owned()] };
-                Ok(Prepared::run_with(Deed::Loop, vec![read]))
+            Deed::PrepareRead { keys } => {
+                Ok(Prepared::run(Deed::TellReadings).reading(Read { reader: READER.to_owned(), keys }))
+            }
+            Deed::PrepareReadOf { reader, keys } => {
+                Ok(Prepared::run(Deed::TellReadings).reading(Read { reader, keys }))
             }
             Deed::PrepareState { bytes } => Ok(Prepared::run(Deed::Note { text: "x".repeat(bytes) })),
             deed => Ok(Prepared::run(deed)),
         }
     }
 
-    fn run(event: &Event, deed: Deed, _: &[Reading]) -> Result<Output, Failure> {
-        deed.perform(event.attempt)
+    /// What is wrong with the request stands in a key.
+    fn encode_read(reader: &str, keys: &[String]) -> Result<HttpRequest, Failure> {
+        let request = HttpRequest::post_json("/records", &keys)?;
+        match keys.iter().find_map(|key| key.strip_prefix("encode-")) {
+            None => Ok(request),
+            Some("loop") => spin(),
+            Some("panic") => panic!("{reader} cannot be encoded"),
+            Some("reject") => Err(Failure::reject("this key has no request")),
+            Some("host") => Ok(request.header("host", "elsewhere.example")),
+            Some("secret") => Ok(request.header("authorization", "Bearer mine")),
+            Some("path") => Ok(HttpRequest { path: "http://127.0.0.1/".to_owned(), ..request }),
+            Some("large") => Ok(HttpRequest { body: vec![b'x'; 10 * 1024 * 1024], ..request }),
+            Some(other) => Err(Failure::reject(format!("no such deed: {other}"))),
+        }
+    }
+
+    /// What is wrong with what it makes of the answer stands in a key.
+    fn decode_read(_: &str, keys: &[String], response: &HttpResponse) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        match keys.iter().find_map(|key| key.strip_prefix("decode-")) {
+            Some("loop") => spin(),
+            Some("panic") => panic!("cannot be decoded"),
+            Some("abort") => std::process::abort(),
+            Some("retry") => return Err(Failure::retry_after(Duration::from_secs(7), "the provider asked for it")),
+            Some("twice") => {
+                return Ok(keys.iter().chain(keys).map(|key| (key.clone(), b"x".to_vec())).collect());
+            }
+            Some("strangers") => {
+                let strangers = (0..100).map(|n| (format!("stranger-{n}"), b"x".to_vec()));
+                return Ok(keys.iter().map(|key| (key.clone(), b"own".to_vec())).chain(strangers).collect());
+            }
+            Some("large") => return Ok(keys.iter().map(|key| (key.clone(), vec![b'x'; 1024 * 1024])).collect()),
+            Some(_) | None => {}
+        }
+        let records: std::collections::BTreeMap<String, String> = response.json()?;
+        Ok(records.into_iter().map(|(key, value)| (key, value.into_bytes())).collect())
+    }
+
+    fn run(event: &Event, deed: Deed, readings: &[Reading]) -> Result<Output, Failure> {
+        deed.perform(event.attempt, readings)
     }
 
     fn apply(action: &DueAction) -> Result<Output, Failure> {
-        action.json::<Deed>()?.perform(action.attempt)
+        action.json::<Deed>()?.perform(action.attempt, &[])
     }
 }
 
 impl Deed {
-    fn perform(self, attempt: u32) -> Result<Output, Failure> {
+    fn perform(self, attempt: u32, readings: &[Reading]) -> Result<Output, Failure> {
         let message = || Message::new("sink", "text/plain", "hello");
         match self {
-            Deed::PrepareLoop | Deed::PreparePanic { .. } | Deed::PrepareRead | Deed::PrepareState { .. } => {
-                Err(Failure::reject("this is done in prepare"))
+            Deed::PrepareLoop
+            | Deed::PreparePanic { .. }
+            | Deed::PrepareRead { .. }
+            | Deed::PrepareReadOf { .. }
+            | Deed::PrepareState { .. } => Err(Failure::reject("this is done in prepare")),
+            Deed::TellReadings => {
+                let told = |reading: &Reading| match &reading.value {
+                    Some(value) => format!("{}={}", reading.key, String::from_utf8_lossy(value)),
+                    None => format!("{} is not there", reading.key),
+                };
+                Ok(Output::new().note(readings.iter().map(told).collect::<Vec<_>>().join(", ")))
             }
             Deed::Loop => spin(),
             Deed::Allocate => allocate(),

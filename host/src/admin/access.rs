@@ -22,6 +22,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const PACK_REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// What begins the paths of those.
 const PACK_PATHS: &str = "/api/v1/packs";
+/// What ends the paths of those that run events again.
+const VERIFY_PATH: &str = "/verify";
 /// What anybody may ask who reaches the listener: probes carry no token.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -53,7 +55,9 @@ pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     let Ok(_permit) = gate.permits.try_acquire() else {
         return ApiError::Busy.into_response();
     };
-    let timeout = if request.uri().path().starts_with(PACK_PATHS) { PACK_REQUEST_TIMEOUT } else { REQUEST_TIMEOUT };
+    let path = request.uri().path();
+    let runs_packs = path.starts_with(PACK_PATHS) || path.ends_with(VERIFY_PATH);
+    let timeout = if runs_packs { PACK_REQUEST_TIMEOUT } else { REQUEST_TIMEOUT };
     match tokio::time::timeout(timeout, next.run(request)).await {
         Ok(response) => response,
         Err(_) => ApiError::TooSlow.into_response(),

@@ -55,6 +55,17 @@ pub(super) enum ApiError {
     /// Only what has ended can be replayed.
     #[error("the work item is {} and has not ended: there is nothing to replay yet", .0.as_str())]
     NotFinished(WorkState),
+    /// No claim takes it now, whoever asks.
+    #[error("the work item is {}, so nobody may claim it now: {why}", .state.as_str())]
+    NotClaimable {
+        /// Where it stands.
+        state: WorkState,
+        /// What has to happen first.
+        why: String,
+    },
+    /// It could be claimed, but not here and now.
+    #[error("nothing was claimed: {0}; ask again")]
+    NotNow(String),
     /// The older protocol replayed the Event: it gets no second child.
     #[error("its event was replayed at {0} by an older host, which had it run again")]
     Fenced(String),
@@ -92,12 +103,14 @@ impl ApiError {
             | ApiError::NotUncertain(_)
             | ApiError::NotSkippable(_)
             | ApiError::NotFinished(_)
+            | ApiError::NotClaimable { .. }
             | ApiError::Fenced(_)
             | ApiError::Store(StoreError::Refused(_))
             | ApiError::Rollout(RolloutError::Conflict(_) | RolloutError::Store(StoreError::Refused(_))) => {
                 StatusCode::CONFLICT
             }
             ApiError::Busy
+            | ApiError::NotNow(_)
             | ApiError::NotServing
             | ApiError::Rollout(RolloutError::Busy | RolloutError::Store(_))
             | ApiError::TooSlow
@@ -121,6 +134,8 @@ impl ApiError {
             ApiError::NotUncertain(_) => "not_uncertain",
             ApiError::NotSkippable(_) => "not_skippable",
             ApiError::NotFinished(_) => "not_finished",
+            ApiError::NotClaimable { .. } => "not_claimable",
+            ApiError::NotNow(_) => "not_now",
             ApiError::Fenced(_) => "replayed_by_an_older_host",
             ApiError::Busy | ApiError::Rollout(RolloutError::Busy) => "busy",
             ApiError::NotServing => "not_serving",
@@ -135,7 +150,9 @@ impl ApiError {
     fn state(&self) -> Option<&'static str> {
         match self {
             ApiError::TooLate(state) | ApiError::NotDead(state) | ApiError::NotUncertain(state) => Some(state.as_str()),
-            ApiError::NotSkippable(state) | ApiError::NotFinished(state) => Some(state.as_str()),
+            ApiError::NotSkippable(state) | ApiError::NotFinished(state) | ApiError::NotClaimable { state, .. } => {
+                Some(state.as_str())
+            }
             ApiError::Invalid(_)
             | ApiError::Unauthorized
             | ApiError::ForeignHost
@@ -145,6 +162,7 @@ impl ApiError {
             | ApiError::Fenced(_)
             | ApiError::Expired(_)
             | ApiError::Busy
+            | ApiError::NotNow(_)
             | ApiError::TooSlow
             | ApiError::NotServing
             | ApiError::Rollout(_)

@@ -2,13 +2,18 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use bytes::Bytes;
 
 use super::error::ApiError;
-use super::parameters::{Parameters, PathId};
-use super::{AdminParts, wire};
+use super::packs::supervisor;
+use super::parameters::{Parameters, PathId, read};
+use super::{AdminParts, Stage, wire};
+use crate::claim::WantedAnswer;
 use crate::model::ids::EventId;
+use crate::model::names::PackName;
 use crate::model::work_item::WorkState;
-use crate::store::EventFilter;
+use crate::store::{EventFilter, WorkItemDetail};
 
 pub(super) async fn list(
     State(parts): State<AdminParts>,
@@ -33,4 +38,90 @@ pub(super) async fn show(
         Some(event) => Ok(Json(event.into())),
         None => Err(ApiError::NotFound { what: format!("event {id}") }),
     }
+}
+
+/// Has the Event's WorkItem claimed here before all others, if a claim may take it. A lane, a delay or a lease is passed by
+/// nobody: what stands in the way is answered.
+pub(super) async fn run(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<EventId>,
+) -> Result<Json<wire::WorkItem>, ApiError> {
+    let open = open_work_item(&parts, id).await?;
+    if open.state == WorkState::Blocked {
+        return Err(not_claimable(&open));
+    }
+    let Stage::Serving { supervisor, .. } = parts.stage.borrow().clone() else { return Err(ApiError::NotServing) };
+    let answer = supervisor.run_next(&open.pack, open.id, open.queue_class).await;
+    let item = work_item(&parts, &open).await?;
+    match answer {
+        Some(WantedAnswer::Claimed) => {
+            tracing::info!(event = %id, work_item = %item.id, "an operator had an event run next");
+            Ok(Json(item.into()))
+        }
+        Some(WantedAnswer::NotClaimable) => Err(not_claimable(&item)),
+        Some(WantedAnswer::Denied(reason)) => {
+            Err(ApiError::NotNow(format!("the claim limiter of pack `{}` says {reason}", item.pack)))
+        }
+        Some(WantedAnswer::Failed) => Err(ApiError::NotNow("the store did not answer the claim".to_owned())),
+        None => Err(ApiError::NotNow(format!(
+            "this host does not work pack `{}` off, or was asked for too much",
+            item.pack
+        ))),
+    }
+}
+
+/// The last of the Event's WorkItems, if it has not ended.
+async fn open_work_item(parts: &AdminParts, id: EventId) -> Result<WorkItemDetail, ApiError> {
+    let Some(event) = parts.store.event(id).await? else {
+        return Err(ApiError::NotFound { what: format!("event {id}") });
+    };
+    let Some(last) = event.work_items.into_iter().next_back() else {
+        return Err(ApiError::NotFound {
+            what: format!("work item of event {id} yet: `forebay doctor` lists such events"),
+        });
+    };
+    if last.state.is_terminal() { Err(not_claimable(&last)) } else { Ok(last) }
+}
+
+async fn work_item(parts: &AdminParts, item: &WorkItemDetail) -> Result<WorkItemDetail, ApiError> {
+    let found = parts.store.work_item(item.id).await?;
+    found.ok_or_else(|| ApiError::NotFound { what: format!("work item {}", item.id) })
+}
+
+fn not_claimable(item: &WorkItemDetail) -> ApiError {
+    let why = match item.state {
+        WorkState::Blocked => "somebody is before it in its lane".to_owned(),
+        WorkState::Delayed => format!("its last run failed, and it runs again at {}", wire::rfc3339(item.run_after)),
+        WorkState::Processing => match item.lease_until {
+            Some(until) => format!("a host has it, under a lease until {}", wire::rfc3339(until)),
+            None => "a host has it".to_owned(),
+        },
+        WorkState::Ready => format!("this host has not loaded generation {} of its pack", item.generation),
+        WorkState::Done | WorkState::Dead => "it has ended; `forebay event replay` runs it again".to_owned(),
+    };
+    ApiError::NotClaimable { state: item.state, why }
+}
+
+/// Runs an event's flows again, and compares.
+pub(super) async fn verify(
+    State(parts): State<AdminParts>,
+    PathId(id): PathId<EventId>,
+) -> Result<Json<wire::Verification>, ApiError> {
+    match supervisor(&parts)?.verify_event(id).await? {
+        Some(verification) => Ok(Json(verification.into())),
+        None => Err(ApiError::NotFound { what: format!("event {id}") }),
+    }
+}
+
+pub(super) async fn verify_last(
+    State(parts): State<AdminParts>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<wire::Verification>, ApiError> {
+    let wish: wire::VerifyWish = read(body)?;
+    let pack = wish.pack.as_deref().map(str::parse::<PackName>).transpose();
+    let pack = pack.map_err(|error| ApiError::Invalid(format!("`pack` is wrong: {error}")))?;
+    let supervisor = supervisor(&parts)?;
+    // It takes as much as a preview, and no more than one of either runs.
+    let leave = supervisor.begin_upload()?;
+    Ok(Json(supervisor.verify_last(pack, wish.last, &leave).await?.into()))
 }

@@ -6,8 +6,9 @@
 //!  GET  /metrics                            Prometheus text
 //!  GET  /api/v1/stats[?exact=true]          how many stand in which state
 //!  GET  /api/v1/packs/{pack}/queue          who is next, and why not
-//!  GET  /api/v1/events[/{id}]               POST /api/v1/work-items/{id}/skip
-//!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/replay
+//!  GET  /api/v1/events[/{id}]               POST /api/v1/events/{id}/run
+//!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/skip
+//!                                           POST /api/v1/work-items/{id}/replay
 //!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
 //!                                           POST /api/v1/messages/{id}/reschedule
 //!  GET  /api/v1/messages/{id}/why           POST /api/v1/messages/{id}/redrive
@@ -118,7 +119,10 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/metrics", get(health::metrics))
         .route("/api/v1/stats", get(queue::stats))
         .route("/api/v1/events", get(events::list))
+        .route("/api/v1/events/verify", post(events::verify_last))
         .route("/api/v1/events/{id}", get(events::show))
+        .route("/api/v1/events/{id}/run", post(events::run))
+        .route("/api/v1/events/{id}/verify", post(events::verify))
         .route("/api/v1/work-items/{id}", get(work_items::show))
         .route("/api/v1/work-items/{id}/skip", post(work_items::skip))
         .route("/api/v1/work-items/{id}/replay", post(work_items::replay))

@@ -6,6 +6,7 @@ mod lanes;
 mod packs;
 mod preview;
 mod queue;
+mod verification;
 
 pub use lanes::*;
 
@@ -22,6 +23,7 @@ use crate::store::{self, Page};
 pub use packs::{Activate, Activation, Drain, DrainOutcome, Generation, Installed, Packs, Rollback};
 pub use preview::{Cost, Difference, Message, Outcome, Preview, PreviewWish};
 pub use queue::{Exact, Queue, QueuedItem};
+pub use verification::{ReadRecord, Reads, Verification, VerifiedRun, VerifyWish};
 
 /// The most of a body that is shown, in bytes.
 pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;
@@ -161,6 +163,9 @@ pub struct WorkItem {
     pub pack: String,
     pub generation: u32,
     pub source_key: Option<String>,
+    pub queue_class: String,
+    /// `active`, `queued` or `ended`, of a generation of a source's projection.
+    pub projection: Option<String>,
     pub state: String,
     pub attempt: u32,
     pub failures: u32,
@@ -173,6 +178,8 @@ pub struct WorkItem {
     pub finished_at: Option<String>,
     pub replay_of: Option<String>,
     pub replayed_at: Option<String>,
+    pub output_sha256: Option<String>,
+    pub reads: Option<Reads>,
     pub action: Option<String>,
 }
 
@@ -416,6 +423,8 @@ impl From<store::WorkItemDetail> for WorkItem {
             pack: item.pack.to_string(),
             generation: item.generation.0,
             source_key: item.source_key,
+            queue_class: item.queue_class.as_str().to_owned(),
+            projection: item.projection.map(|part| part.as_str().to_owned()),
             state: item.state.as_str().to_owned(),
             attempt: item.attempt,
             failures: item.failures,
@@ -430,6 +439,8 @@ impl From<store::WorkItemDetail> for WorkItem {
             finished_at: item.finished_at.map(rfc3339),
             replay_of: item.replay_of.map(|id| id.to_string()),
             replayed_at: item.replayed_at.map(rfc3339),
+            output_sha256: item.output_digest.map(|digest| data_encoding::HEXLOWER.encode(&digest)),
+            reads: Reads::of(&item.reads),
             action: item.action.map(|id| id.to_string()),
         }
     }

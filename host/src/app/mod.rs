@@ -25,14 +25,17 @@ mod token;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
 use crate::admin;
 use crate::env::Env;
+use crate::execute::{self, HttpCaller};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{self, RouteTable};
 use crate::model::ids::RuntimeId;
+use crate::outbound::{Client, ClientError};
 use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
 use crate::store::{Store, StoreError};
@@ -119,6 +122,9 @@ pub enum StartError {
     /// The publisher cannot start.
     #[error("the publisher cannot start: {0}")]
     Publish(#[from] PublishError),
+    /// Readers cannot call.
+    #[error("readers cannot call: {0}")]
+    Outbound(#[from] ClientError),
     /// The timeline cannot start.
     #[error("the timeline cannot start: {0}")]
     Timeline(#[from] TimelineError),
@@ -167,6 +173,7 @@ impl App {
 /// Tells the recorder what the metrics of every module mean.
 fn describe_metrics() {
     admin::describe();
+    execute::describe();
     intake::describe();
     publish::describe();
     supervise::describe();
@@ -188,7 +195,11 @@ async fn start_work(
     running.start_publisher(options::publish(config, running.addresses()), config, secrets.clone())?;
     running.start_timeline(options::timeline(config, directories), config, runtime).await?;
     let routes = RouteTable::empty();
-    running.start_supervisor(options::supervise(config), packs, guests, routes.clone()).await?;
+    let client = Client::new(&options::outbound(config, running.addresses()))?;
+    let caller = Arc::new(HttpCaller::new(client, secrets.clone(), config.readers.clone()));
+    running
+        .start_supervisor(options::supervise(config, directories, &guests), packs, guests, caller, routes.clone())
+        .await?;
     running.serve_intake(intake, options::intake(config), routes, secrets);
     Ok(())
 }

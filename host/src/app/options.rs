@@ -10,10 +10,11 @@ use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::{CheckpointsPlace, Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
-use crate::guest::{Ceilings, GuestOptions};
+use crate::guest::{Ceilings, GuestHost, GuestOptions};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
+use crate::outbound::ClientOptions;
 use crate::publish::PublishOptions;
 use crate::secrets::Secret;
 use crate::store::{DatabaseUrl, LeaseTime, StoreOptions};
@@ -80,6 +81,17 @@ pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> Publi
     }
 }
 
+/// Readers are under the rules of destinations.
+pub(super) fn outbound(config: &Config, deny_addresses: [SocketAddr; 2]) -> ClientOptions {
+    ClientOptions {
+        allow_networks: config.publish.allow_networks.clone(),
+        ca_file: config.publish.ca_file.clone(),
+        deny_addresses: deny_addresses.into(),
+        idle_connections_max: config.publish.idle_connections_max,
+        idle_timeout: config.publish.idle_timeout,
+    }
+}
+
 pub(super) fn timeline(config: &Config, directories: &Directories) -> TimelineOptions {
     TimelineOptions {
         directory: directories.timeline.clone(),
@@ -117,19 +129,22 @@ pub(super) fn intake(config: &Config) -> IntakeOptions {
         bytes_max: config.intake.bytes_max,
         body_bytes_max: config.intake.body_bytes_max,
         deadline: config.intake.deadline,
+        public_url: config.intake.public_url.clone(),
     }
 }
 
-pub(super) fn supervise(config: &Config) -> SuperviseOptions {
+pub(super) fn supervise(config: &Config, directories: &Directories, guests: &GuestHost) -> SuperviseOptions {
     let defaults = SuperviseOptions::default();
     let claim = ClaimOptions {
         max_processing_rows: config.inbound.max_processing_rows.and_then(NonZeroU32::new),
+        calls_waiting: guests.waiting_calls(),
         ..ClaimOptions::default()
     };
     // A pool shows progress at least once a poll interval, and whenever a flow ends.
     let silence = claim.poll.max(config.flow.deadline);
     SuperviseOptions {
         namespaces: config.namespaces.clone(),
+        directory: directories.data.clone(),
         execute: ExecuteOptions {
             slots: config.inbound.workers_per_pack,
             profile: profile(config.inbound.queue_profile),

@@ -15,6 +15,7 @@ use super::StartError;
 use crate::admin::{self, AdminOptions, AdminParts, Stage};
 use crate::config::Config;
 use crate::env::{self, Env};
+use crate::execute::Caller;
 use crate::guest::{GuestHost, PackFile};
 use crate::intake::{self, IntakeOptions, RouteTable};
 use crate::model::ids::RuntimeId;
@@ -182,12 +183,13 @@ impl Running {
         options: SuperviseOptions,
         packs: Vec<PackFile>,
         guests: GuestHost,
+        caller: Arc<dyn Caller>,
         routes: RouteTable,
     ) -> Result<(), StartError> {
         let (threads, guest_runtime) = GuestThreads::start().map_err(StartError::Threads)?;
         self.guest_threads = Some(threads);
         let (store, env) = (self.store.clone(), self.env.clone());
-        let parts = SuperviseParts { store, guests, routes, env, guest_runtime };
+        let parts = SuperviseParts { store, guests, routes, env, caller, guest_runtime };
         self.supervisor = Some(Supervisor::start(options, packs, parts).await?);
         Ok(())
     }

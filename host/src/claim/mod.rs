@@ -8,16 +8,26 @@
 //!   no other can, here and over the shared budget in other runtimes.
 //! - What the queue holds never creates, stops or rebuilds a scheduler. It sleeps, and is woken.
 
+mod handle;
 mod limiter;
+mod pressure;
+mod probes;
 mod scheduler;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
-pub use limiter::{Admission, Denial, Pressure, Probe, StaleOnlyReason, StoreHealth, admit};
-pub use scheduler::{CentralClaimScheduler, SchedulerHandle, Tick};
+pub use handle::{SchedulerHandle, WANTED_MAX};
+pub use limiter::{Admission, Denial, Pressure, Resource, StaleOnlyReason, StoreHealth, admit};
+pub use pressure::{HostPressure, Level, Probe, Room};
+pub use probes::Probes;
+pub use scheduler::{CentralClaimScheduler, Tick};
+pub use wanted::WantedAnswer;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+use crate::guest::WaitingCalls;
 
 /// How a pack's queue is claimed from.
 #[derive(Debug, Clone)]
@@ -33,10 +43,32 @@ pub struct ClaimOptions {
     pub max_processing_rows: Option<NonZeroU32>,
     /// How long a claim may take. The rows of one that took longer come back when their leases run out.
     pub timeout: Duration,
+    /// Counts the guest calls of this host that wait for an instance.
+    pub calls_waiting: WaitingCalls,
+}
+
+/// What a scheduler is configured by: with another one, it is another scheduler (SCH-3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    poll: Duration,
+    max_processing_rows: Option<NonZeroU32>,
+    timeout: Duration,
+}
+
+impl ClaimOptions {
+    /// What tells one configuration from another.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint { poll: self.poll, max_processing_rows: self.max_processing_rows, timeout: self.timeout }
+    }
 }
 
 impl Default for ClaimOptions {
     fn default() -> Self {
-        Self { poll: Duration::from_secs(10), max_processing_rows: None, timeout: Duration::from_secs(10) }
+        Self {
+            poll: Duration::from_secs(10),
+            max_processing_rows: None,
+            timeout: Duration::from_secs(10),
+            calls_waiting: WaitingCalls::default(),
+        }
     }
 }

@@ -16,84 +16,48 @@
 //! A queue that was found empty is not looked at again because a slot was freed; a slot that was freed waits a moment for
 //! company, so that a busy pack claims batches.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod pauses;
+mod signals;
+
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::signals::ClaimSignals;
 use super::ClaimOptions;
-use super::limiter::{Admission, Denial, Pressure, Probe, StaleOnlyReason, StoreHealth, admit};
-use crate::env::{self, Env};
+use super::handle::SchedulerHandle;
+use super::limiter::{Admission, Denial, Pressure, StaleOnlyReason, StoreHealth, admit};
+use super::pressure::Probe;
+use crate::env::Env;
 use crate::execute::{ClaimTimes, Executors, SERVED_WORK_TYPES};
 use crate::lanes::{Layout, Rotation, Shape};
 use crate::model::ids::LeaseToken;
+use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
-use crate::store::{CLAIM_ROWS_MAX, ClaimRequest, QueueMark, Store};
-
-/// A freed slot waits so long for company before the queue is looked at without. A claim takes a few milliseconds, however many rows
-/// it is for, and there is one at a time: what it takes is what the pack gets in that time.
-const COMPANY_WAIT: Duration = Duration::from_millis(1);
+use crate::store::{ClaimRequest, ProcessingRows, QueueMark, Store};
 
 /// So long a class that was found empty is taken to be so without another look, if nothing says otherwise.
 const EMPTY_TRUST: Duration = Duration::from_millis(100);
-
-/// A budget that other runtimes spend is looked at again after so long: nobody tells of what they give back.
-const SHARED_BUDGET_POLL: Duration = Duration::from_millis(50);
-
-/// So often a scheduler that sleeps looks whether other runtimes changed its queue: one read of a few counters.
-const SHARED_QUEUE_POLL: Duration = Duration::from_secs(1);
-
-/// How far past the end of a delay or a lease it is certainly over.
-const PAST: Duration = Duration::from_millis(1);
-
-/// Wakes a scheduler, and tells it how the store is; clones share it.
-#[derive(Clone, Default)]
-pub struct SchedulerHandle {
-    woken: Arc<Notify>,
-    probe_failed: Arc<AtomicBool>,
-}
-
-impl SchedulerHandle {
-    /// Something changed that enqueues do not tell of: a generation was loaded, or it is time to reconcile.
-    pub fn wake(&self) {
-        self.woken.notify_one();
-    }
-
-    /// The store's readiness probe was answered, or failed.
-    pub fn probed(&self, probe: Probe) {
-        let failed = probe == Probe::Failed;
-        if self.probe_failed.swap(failed, Ordering::Relaxed) && !failed {
-            self.woken.notify_one();
-        }
-    }
-
-    fn probe(&self) -> Probe {
-        if self.probe_failed.load(Ordering::Relaxed) { Probe::Failed } else { Probe::Answered }
-    }
-}
 
 /// The only one who claims for a pack in this runtime.
 pub struct CentralClaimScheduler {
     options: ClaimOptions,
     store: Store,
-    executors: Executors,
+    pub(super) executors: Executors,
     env: Env,
-    handle: SchedulerHandle,
+    pub(super) handle: SchedulerHandle,
     work: watch::Receiver<u64>,
     health: StoreHealth,
-    layout: Layout,
+    pub(super) layout: Layout,
     rotation: Rotation,
     empty: Empty,
     /// The counters that the queue was last looked at after; only where other runtimes change them.
     mark: Option<QueueMark>,
-    last_admission: &'static str,
-    signals: ClaimSignals,
+    pub(super) signals: ClaimSignals,
 }
 
 /// The classes that were found empty, and since when, on the monotonic clock.
@@ -105,15 +69,6 @@ struct Empty {
 
 impl Empty {
     const NONE: Empty = Empty { classes: QueueClasses::NONE, since: Duration::ZERO };
-}
-
-struct ClaimSignals {
-    claims: Counter,
-    rows: Counter,
-    reclaimed: Counter,
-    failures: Counter,
-    seconds: Histogram,
-    processing: Gauge,
 }
 
 /// What ends a pause.
@@ -161,15 +116,7 @@ pub enum Tick {
 impl CentralClaimScheduler {
     /// A scheduler for the pack of `executors`.
     pub fn new(options: ClaimOptions, store: Store, executors: Executors, env: Env, handle: SchedulerHandle) -> Self {
-        let name = || executors.pack().to_string();
-        let signals = ClaimSignals {
-            claims: counter!("forebay_claims_total", "pack" => name()),
-            rows: counter!("forebay_claimed_rows_total", "pack" => name()),
-            reclaimed: counter!("forebay_reclaimed_rows_total", "pack" => name()),
-            failures: counter!("forebay_claim_failures_total", "pack" => name()),
-            seconds: histogram!("forebay_claim_seconds", "pack" => name()),
-            processing: gauge!("forebay_processing_rows", "pack" => name()),
-        };
+        let signals = ClaimSignals::new(executors.pack());
         let work = store.subscribe_work();
         Self {
             options,
@@ -183,7 +130,6 @@ impl CentralClaimScheduler {
             rotation: Rotation::default(),
             empty: Empty::NONE,
             mark: None,
-            last_admission: "",
             signals,
         }
     }
@@ -215,16 +161,17 @@ impl CentralClaimScheduler {
             return Tick::NothingLoaded;
         }
         self.layout = self.executors.layout();
+        self.serve_wanted(now).await;
         if self.env.clock.monotonic().saturating_sub(self.empty.since) >= EMPTY_TRUST {
             self.empty = Empty::NONE;
         }
         let shape = self.rotation.turn(|shape| self.free(shape) > 0);
         let pressure = self.pressure(shape).await;
         let admission = admit(&pressure);
-        self.count_admission(shape, admission);
+        self.signals.admitted(shape, admission);
         let (rows_max, stale_only) = match admission {
             Admission::Deny(denial) => return Tick::Denied(denial),
-            Admission::Grant { rows } => (rows, None),
+            Admission::Grant { rows } | Admission::Shrink { rows, .. } => (rows, None),
             Admission::StaleOnly { rows, reason } => (rows, Some(reason)),
         };
         let Some(shape) = shape else { return Tick::Denied(Denial::NoSlot) };
@@ -232,18 +179,8 @@ impl CentralClaimScheduler {
             return Tick::Denied(Denial::NoSlot);
         };
         self.rotation.served(shape);
-        let request = ClaimRequest {
-            pack: self.executors.pack().clone(),
-            generations,
-            work_types: SERVED_WORK_TYPES.to_vec(),
-            classes: shape.classes(),
-            preference: shape.preference(),
-            rows_max,
-            stale_only: stale_only.is_some(),
-            lease: LeaseToken::new(now, self.env.id_entropy()),
-            lease_duration: self.executors.lease(),
-            now,
-        };
+        let mut request = self.request(generations, shape, rows_max, now);
+        request.stale_only = stale_only.is_some();
         let (claimed, times) = match self.claim(request).await {
             Ok(answer) => answer,
             Err(reason) => return self.failed(&reason),
@@ -262,8 +199,31 @@ impl CentralClaimScheduler {
         looked
     }
 
+    /// What is asked for in the name of this shape.
+    pub(super) fn request(
+        &self,
+        generations: Vec<GenerationNumber>,
+        shape: Shape,
+        rows_max: u32,
+        now: Timestamp,
+    ) -> ClaimRequest {
+        ClaimRequest {
+            pack: self.executors.pack().clone(),
+            generations,
+            work_types: SERVED_WORK_TYPES.to_vec(),
+            classes: shape.classes(),
+            preference: shape.preference(),
+            only: None,
+            rows_max,
+            stale_only: false,
+            lease: LeaseToken::new(now, self.env.id_entropy()),
+            lease_duration: self.executors.lease(),
+            now,
+        }
+    }
+
     /// Claims, under the bound of time.
-    async fn claim(&mut self, request: ClaimRequest) -> Result<(Vec<ClaimedWorkItem>, ClaimTimes), String> {
+    pub(super) async fn claim(&mut self, request: ClaimRequest) -> Result<(Vec<ClaimedWorkItem>, ClaimTimes), String> {
         let (sent, sent_at) = (self.env.clock.monotonic(), request.now);
         self.executors.vitals().claim_sent();
         let answer = timeout(self.options.timeout, self.store.claim(request)).await;
@@ -293,7 +253,7 @@ impl CentralClaimScheduler {
         Tick::ShapeDrained { rows }
     }
 
-    fn failed(&mut self, reason: &str) -> Tick {
+    pub(super) fn failed(&mut self, reason: &str) -> Tick {
         let pack = self.executors.pack();
         self.health = self.health.after_failure(self.env.clock.monotonic(), pack.as_str().as_bytes());
         self.signals.failures.increment(1);
@@ -306,23 +266,32 @@ impl CentralClaimScheduler {
         if self.empty.classes.covers(shape.classes()) { 0 } else { self.executors.free_of(&self.layout, shape) }
     }
 
-    async fn pressure(&self, shape: Option<Shape>) -> Pressure {
+    /// What presses on a claim for this shape.
+    pub(super) async fn pressure(&self, shape: Option<Shape>) -> Pressure {
         let own_rows = self.executors.rows_in_work();
         self.signals.processing.set(own_rows);
         let mut pressure = Pressure {
-            free_slots: shape.map_or(0, |shape| self.free(shape)),
+            free_slots: shape.map_or(0, |shape| self.executors.free_of(&self.layout, shape)),
             own_rows,
             processing_rows: own_rows,
+            stale_rows: None,
             processing_rows_max: self.processing_rows_max(),
             store: self.health,
-            probe: self.handle.probe(),
+            host: self.handle.host(),
+            calls_waiting: self.options.calls_waiting.count(),
             now: self.env.clock.monotonic(),
         };
         // The store is not asked where its answer changes nothing.
-        if self.options.max_processing_rows.is_some() && matches!(admit(&pressure), Admission::Grant { .. }) {
-            match timeout(self.options.timeout, self.store.processing_rows(self.executors.pack())).await {
-                Ok(Ok(rows)) => pressure.processing_rows = own_rows.max(u32::try_from(rows).unwrap_or(u32::MAX)),
-                Ok(Err(_)) | Err(_) => pressure.probe = Probe::Failed,
+        let may_grant = matches!(admit(&pressure), Admission::Grant { .. } | Admission::Shrink { .. });
+        if self.options.max_processing_rows.is_some() && may_grant {
+            let (pack, now) = (self.executors.pack(), self.env.now());
+            match timeout(self.options.timeout, self.store.processing_rows(pack, now)).await {
+                Ok(Ok(ProcessingRows { rows, stale })) => {
+                    let bounded = |rows| u32::try_from(rows).unwrap_or(u32::MAX);
+                    pressure.processing_rows = own_rows.max(bounded(rows));
+                    pressure.stale_rows = Some(bounded(stale));
+                }
+                Ok(Err(_)) | Err(_) => pressure.host.probe = Probe::Failed,
             }
         }
         pressure
@@ -330,140 +299,5 @@ impl CentralClaimScheduler {
 
     fn processing_rows_max(&self) -> u32 {
         self.options.max_processing_rows.map_or(self.executors.rows_in_work_max(), |rows| rows.get())
-    }
-
-    /// Counts every decision and logs changes only: a busy pack decides thousands of times a second.
-    fn count_admission(&mut self, shape: Option<Shape>, admission: Admission) {
-        let (pack, decision) = (self.executors.pack(), admission.as_str());
-        let shape = shape.map_or("none", Shape::as_str);
-        let labels = [("pack", pack.to_string()), ("shape", shape.to_owned()), ("decision", decision.to_owned())];
-        counter!("forebay_claim_decisions_total", &labels).increment(1);
-        if decision != self.last_admission {
-            tracing::debug!(%pack, decision, "the claim limiter decides otherwise");
-            self.last_admission = decision;
-        }
-    }
-
-    /// Returns when it is worth looking again, and what for.
-    async fn pause_after(&mut self, looked: Tick, now: Timestamp) -> News {
-        match looked {
-            Tick::Full { .. } | Tick::Denied(Denial::NoSlot | Denial::BudgetSpent) => return self.room_or_work().await,
-            Tick::ShapeDrained { .. } => {}
-            Tick::Drained { .. } => {
-                self.work_or_timer(now).await;
-                return News::Work;
-            }
-            Tick::NothingLoaded => self.handle.woken.notified().await,
-            Tick::StaleOnly { reason: StaleOnlyReason::Degraded, .. } => self.next_stale_look().await,
-            Tick::StaleOnly { reason: StaleOnlyReason::BudgetShared, .. } => self.shared_budget().await,
-            Tick::Denied(Denial::StoreFailing { .. }) | Tick::Failed => self.store_retry().await,
-        }
-        News::Room
-    }
-
-    /// Rows that could be claimed and worked off now, by shapes that may find some.
-    fn room_now(&self) -> u32 {
-        let budget = self.processing_rows_max().saturating_sub(self.executors.rows_in_work());
-        let free = Shape::ALL.into_iter().map(|shape| self.free(shape)).sum::<u32>();
-        free.min(self.executors.free()).min(budget)
-    }
-
-    /// Returns once there is room; or, if slots are free of shapes that found nothing, once they may find something.
-    async fn room_or_work(&self) -> News {
-        if self.empty.classes == QueueClasses::NONE || self.room_now() > 0 {
-            self.room().await;
-            return News::Room;
-        }
-        let mut work = self.work.clone();
-        tokio::select! {
-            () = self.room() => News::Room,
-            Ok(()) = work.changed() => {
-                // A crowd of enqueues is worth one look.
-                env::sleep(COMPANY_WAIT).await;
-                News::Work
-            }
-            () = self.handle.woken.notified() => News::Work,
-            () = env::sleep(EMPTY_TRUST) => News::Work,
-        }
-    }
-
-    /// Returns once there is room for as much as one claim takes, or for what has waited for company.
-    async fn room(&self) {
-        let company = self.executors.slots().min(self.processing_rows_max()).clamp(1, CLAIM_ROWS_MAX);
-        while self.room_now() == 0 {
-            self.executors.freed().await;
-        }
-        let batch = async {
-            while self.room_now() < company {
-                self.executors.freed().await;
-            }
-        };
-        // Past the wait, whatever there is room for is claimed.
-        let _ = timeout(COMPANY_WAIT, batch).await;
-    }
-
-    /// Returns once an enqueue or a reconcile calls, once the next row becomes claimable by time alone, or to poll.
-    ///
-    /// All that this runtime could claim at `looked_at` is claimed. What was claimable by then and still is, is of generations
-    /// or work types that are not served here.
-    async fn work_or_timer(&mut self, looked_at: Timestamp) {
-        let mut work = self.work.clone();
-        if work.has_changed().unwrap_or(false) {
-            return;
-        }
-        let pause = match self.store.next_claimable_at(self.executors.pack(), looked_at).await {
-            Ok(Some(next)) => (next + PAST).since(self.env.now()).min(self.options.poll),
-            Ok(None) | Err(_) => self.options.poll,
-        };
-        tokio::select! {
-            changed = work.changed() => {
-                if changed.is_err() {
-                    // The store is closing; what comes next is the stop.
-                    env::sleep(self.options.poll).await;
-                }
-            }
-            () = self.handle.woken.notified() => {}
-            () = env::sleep(pause) => {}
-            mark = self.changed_mark() => self.mark = Some(mark),
-        }
-    }
-
-    /// Returns what the counters say once they say something else than before the last look. What this runtime itself changed since
-    /// costs one look more.
-    async fn changed_mark(&self) -> QueueMark {
-        if !self.store.is_shared() {
-            return std::future::pending().await;
-        }
-        loop {
-            match self.store.queue_mark(self.executors.pack()).await {
-                Ok(mark) if self.mark != Some(mark) => return mark,
-                // A store that does not answer is the next look's matter.
-                Ok(_) | Err(_) => env::sleep(SHARED_QUEUE_POLL).await,
-            }
-        }
-    }
-
-    /// While only stale rows may be claimed, enqueues are no reason to look.
-    async fn next_stale_look(&self) {
-        if self.health == StoreHealth::Healthy && self.handle.probe() == Probe::Answered {
-            return;
-        }
-        tokio::select! {
-            () = self.handle.woken.notified() => {}
-            () = env::sleep(self.options.poll) => {}
-        }
-    }
-
-    /// What other runtimes give back is seen by looking only.
-    async fn shared_budget(&self) {
-        tokio::select! {
-            () = self.executors.freed() => {}
-            () = env::sleep(SHARED_BUDGET_POLL) => {}
-        }
-    }
-
-    async fn store_retry(&self) {
-        let StoreHealth::Failing { retry_at, .. } = self.health else { return };
-        env::sleep(retry_at.saturating_sub(self.env.clock.monotonic())).await;
     }
 }

@@ -2,7 +2,9 @@
 
 mod budget;
 mod classes;
+mod pressure;
 mod shared;
+mod wanted;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

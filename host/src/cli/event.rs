@@ -1,5 +1,7 @@
 //! `forebay event`: what was delivered, and what became of it.
 
+mod verify;
+
 use std::fmt::Write;
 
 use clap::builder::PossibleValuesParser;
@@ -25,10 +27,23 @@ pub(super) enum Verb {
     List(ListArguments),
     /// Show one event: its body, its executions, its messages
     Show(ShowArguments),
+    /// Have the asked host work an event off next, before all others that wait
+    #[command(after_help = RUN_HELP)]
+    Run(ShowArguments),
     /// Run an event again: replay the last of its work items, which is done or dead
     #[command(after_help = "Exit code 4 says that the last one has not ended. See also: forebay work-item replay")]
     Replay(ShowArguments),
+    /// Run what is done again, with the same reads on the same generation, and compare the outputs
+    #[command(after_help = verify::HELP)]
+    Verify(verify::Arguments),
 }
+
+const RUN_HELP: &str = "\
+Its work item is claimed as any other, only first: by a free worker, if the claim limiter allows one,
+and never past its lane, its delay or another host's lease. What has ended is not run again by this:
+see forebay event replay. Who is next anyway is shown by forebay queue peek.
+
+Exit code 4 says that nobody may claim it now, and why.";
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
@@ -67,8 +82,18 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::List(arguments) => list(arguments).await,
         Verb::Show(arguments) => show(arguments).await,
+        Verb::Run(arguments) => run_next(arguments).await,
         Verb::Replay(arguments) => replay_last(arguments).await,
+        Verb::Verify(arguments) => verify::verify(arguments).await,
     }
+}
+
+async fn run_next(arguments: ShowArguments) -> Result<(), Failure> {
+    let answer = Client::new(&arguments.host)?.post(&format!("/api/v1/events/{}/run", arguments.id)).await?;
+    if arguments.host.json {
+        return Ok(print(&answer.text())?);
+    }
+    Ok(print(&work_item_fields(&answer.read()?))?)
 }
 
 async fn replay_last(arguments: ShowArguments) -> Result<(), Failure> {

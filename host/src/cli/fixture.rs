@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::guest::ReadResponse;
 use crate::model::pack::{Manifest, Route};
 
 /// The folder with the fixtures, next to the manifest.
@@ -33,6 +34,19 @@ pub(super) struct Fixture<'m> {
     pub(super) headers: HeaderMap,
     /// Its body, byte for byte.
     pub(super) body: Bytes,
+    /// What the pack's readers are answered, reader by reader and call by call.
+    pub(super) answers: BTreeMap<String, Vec<RecordedAnswer>>,
+}
+
+/// What a provider answers to one call.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordedAnswer {
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Option<Box<RawValue>>,
+    body_text: Option<String>,
 }
 
 /// `NAME.request.json`.
@@ -44,6 +58,24 @@ struct Request {
     headers: BTreeMap<String, String>,
     body: Option<Box<RawValue>>,
     body_text: Option<String>,
+    #[serde(default)]
+    answers: BTreeMap<String, Vec<RecordedAnswer>>,
+}
+
+impl RecordedAnswer {
+    /// The answer, as a reader gets it.
+    pub(super) fn response(self) -> anyhow::Result<ReadResponse> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
+        }
+        let body = match (self.body, self.body_text) {
+            (Some(json), None) => Bytes::from(json.get().to_owned()),
+            (None, text) => Bytes::from(text.unwrap_or_default()),
+            (Some(_), Some(_)) => anyhow::bail!("an answer has a `body` (JSON) or a `body_text`, not both"),
+        };
+        Ok(ReadResponse { status: StatusCode::from_u16(self.status)?, headers, body })
+    }
 }
 
 /// The names of the fixtures in this folder, sorted.
@@ -105,5 +137,5 @@ fn parse<'m>(text: &str, manifest: &'m Manifest) -> anyhow::Result<Fixture<'m>> 
         (None, Some(text)) => Bytes::from(text),
         _ => bail!("say what is sent with `body` (JSON) or with `body_text`, one of them"),
     };
-    Ok(Fixture { route, headers, body })
+    Ok(Fixture { route, headers, body, answers: request.answers })
 }

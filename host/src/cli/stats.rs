@@ -48,6 +48,8 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     for (state, count) in [("ready", exact.ready), ("due", exact.due), ("stale", exact.stale)] {
         table.row(["claimable", state, &count.to_string()]);
     }
+    table.row(["projections", "queued", &exact.queued.to_string()]);
+    table.row(["events", "uncovered", &exact.uncovered_events.to_string()]);
     let agree = if exact.counters_agree {
         "the counters say the same"
     } else {

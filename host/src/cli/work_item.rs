@@ -65,6 +65,18 @@ pub(super) async fn replay(client: &Client, id: &str, json: bool) -> Result<(), 
     Ok(print(&format!("{outcome}\n{}", work_item_fields(&replay.work_item)))?)
 }
 
+/// What was read for a run: each record with its length.
+fn read_shown(reads: &wire::Reads) -> String {
+    if !reads.kept {
+        return format!("{} records, too large to be kept", reads.count);
+    }
+    let record = |record: &wire::ReadRecord| match &record.value {
+        Some(value) => format!("{} {} ({} bytes)", record.reader, record.key, value.bytes),
+        None => format!("{} {} (none)", record.reader, record.key),
+    };
+    reads.records.iter().map(record).collect::<Vec<_>>().join(", ")
+}
+
 /// A work item for people.
 pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
     let failure = item.failure.as_ref().map(|failure| format!("{}: {}", failure.class, failure.message));
@@ -75,6 +87,8 @@ pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
         ("namespace", Some(&item.namespace)),
         ("pack", Some(&format!("{} #{}", item.pack, item.generation))),
         ("source", item.source_key.as_deref()),
+        ("class", Some(&item.queue_class)),
+        ("projection", item.projection.as_deref()),
         ("state", Some(&item.state)),
         ("attempt", Some(&item.attempt.to_string())),
         ("failures", Some(&item.failures.to_string())),
@@ -87,5 +101,7 @@ pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
         ("finished", item.finished_at.as_deref()),
         ("replay of", item.replay_of.as_deref()),
         ("replayed", item.replayed_at.as_deref()),
+        ("output", item.output_sha256.as_deref()),
+        ("read", item.reads.as_ref().map(read_shown).as_deref()),
     ])
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoints::CheckpointsDocument;
 use super::destinations::DestinationDocument;
+use super::origins::{self, ReaderDocument};
 use super::sources::Settings;
 use super::{
     AdminConfig, Config, ConfigError, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, PublishConfig,
@@ -38,6 +39,7 @@ pub(super) struct Document {
     log: LogConfig,
     shutdown: ShutdownConfig,
     destinations: BTreeMap<String, DestinationDocument>,
+    readers: BTreeMap<String, ReaderDocument>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,7 +75,7 @@ impl Default for AdminDocument {
 /// Makes a configuration of settings that are right one by one.
 pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     let values = std::mem::take(&mut settings.values);
-    let document = match Document::deserialize(toml::Value::Table(values)) {
+    let mut document = match Document::deserialize(toml::Value::Table(values)) {
         Ok(document) => document,
         Err(error) => {
             settings.problems.push(error.message().to_owned());
@@ -81,6 +83,12 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         }
     };
     check_relations(&document, &mut settings);
+    if let Some(url) = document.intake.public_url.take() {
+        match origins::public_url(&url) {
+            Ok(url) => document.intake.public_url = Some(url),
+            Err(reason) => settings.refuse("intake.public_url", reason),
+        }
+    }
     check_networks(&document.publish.allow_networks, &mut settings);
     let namespaces = check_namespaces(document.namespaces.0, &mut settings);
     let namespace_weights = check_weights(&document.timeline.namespace_weights, &namespaces, &mut settings);
@@ -88,6 +96,8 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     let checkpoints = document.checkpoints.check(&mut settings);
     let in_flight_max = document.publish.in_flight_max.min(document.timeline.claimed_max);
     let destinations = check_destinations(document.destinations, in_flight_max, &mut settings);
+    let readers =
+        document.readers.into_iter().filter_map(|(name, reader)| reader.check(&name, &mut settings)).collect();
     if !settings.problems.is_empty() {
         return Err(ConfigError { problems: settings.problems });
     }
@@ -107,6 +117,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         log: document.log,
         shutdown: document.shutdown,
         destinations,
+        readers,
     })
 }
 
@@ -231,9 +242,10 @@ fn check_destinations(
     checked.map(|destination| (destination.name.clone(), destination)).collect()
 }
 
-/// Every key's default, as TOML writes it; keys without one are missing. Destinations have theirs under `NAME`.
+/// Every key's default, as TOML writes it; keys without one are missing. Destinations and readers have theirs under `NAME`.
 pub(super) fn defaults() -> toml::Table {
     let mut document = Document::default();
     document.destinations.insert(super::keys::NAME_PART.to_owned(), DestinationDocument::default());
+    document.readers.insert(super::keys::NAME_PART.to_owned(), ReaderDocument::default());
     toml::Table::try_from(document).expect("the defaults can be written as TOML")
 }

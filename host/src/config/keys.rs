@@ -8,7 +8,7 @@ use toml::Value;
 /// A key of the configuration.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// Its full name; [`NAME_PART`] stands for the name of a destination.
+    /// Its full name; [`NAME_PART`] stands for the name of a destination or a reader's address.
     pub(super) path: &'static str,
     /// What it may be set to.
     pub(super) kind: Kind,
@@ -85,6 +85,12 @@ pub(super) const KEYS: &[Key] = &[
         100,
         300_000,
         "From the end of a request's head to its answer. The head itself may take 20 s.",
+    ),
+    key(
+        "intake.public_url",
+        Kind::Text,
+        "The address that providers deliver to, `https://hooks.example.com`, with no path behind it unless a proxy takes one \
+         away. Needed by routes whose signatures cover it (HubSpot); what a request says of its host is not believed.",
     ),
     key("admin.listen", Kind::Address, "Where operators ask: health, metrics, the API."),
     key(
@@ -335,6 +341,14 @@ pub(super) const KEYS: &[Key] = &[
         "The lanes that all ordering keys of one tenant share, where `destinations.NAME.ordering` is `hashed`.",
     ),
     number("destinations.NAME.weight", 1, 1_000, "Its share beside other destinations."),
+    key("readers.NAME.pack", Kind::Text, "The pack whose readers are meant."),
+    key("readers.NAME.reader", Kind::Text, "The reader; all of the pack's if it is not set."),
+    key(
+        "readers.NAME.origin",
+        Kind::Text,
+        "Scheme, host and port, and a path that goes before the reader's own: `https://api.eu.example.com`. The guest's choice \
+         of a host no longer counts.",
+    ),
 ];
 
 impl Key {

@@ -15,6 +15,7 @@ mod check;
 mod checkpoints;
 mod destinations;
 mod keys;
+mod origins;
 mod reference;
 mod sections;
 mod sources;
@@ -29,6 +30,7 @@ use std::path::Path;
 
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
+use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
 pub use checkpoints::{BucketConfig, CheckpointsConfig, CheckpointsPlace};
@@ -74,6 +76,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// The ways out.
     pub destinations: Destinations,
+    /// Where readers call that do not call the hosts of their manifests.
+    pub readers: Vec<ReaderOrigin>,
 }
 
 /// Where settings come from, the later overriding the earlier: defaults, the file, the environment, flags.

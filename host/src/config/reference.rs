@@ -47,10 +47,15 @@ fn heading(section: &str) -> String {
         "" => "Top level".to_owned(),
         named => format!("`[{named}]`"),
     };
-    let introduction = if section.contains(NAME_PART) {
-        "\nA way out, under a name that packs emit to. One table for each; there may be none.\n"
-    } else {
-        ""
+    let introduction = match section.split_once('.') {
+        Some(("destinations", NAME_PART)) => {
+            "\nA way out, under a name that packs emit to. One table for each; there may be none.\n"
+        }
+        Some(("readers", NAME_PART)) => {
+            "\nWhere a pack's readers call instead of the hosts in its manifest: a proxy, another region, a test server. The \
+             name says nothing. There may be none.\n"
+        }
+        Some(_) | None => "",
     };
     format!(
         "\n## {title}\n{introduction}\n| key | type | default | environment variable | meaning |\n|---|---|---|---|---|\n"

@@ -26,6 +26,8 @@ pub struct IntakeConfig {
     /// From the end of a request's head to its answer.
     #[serde(rename = "deadline_ms", with = "units::millis")]
     pub deadline: Duration,
+    /// The address that providers deliver to, without a path.
+    pub public_url: Option<String>,
 }
 
 /// `[admin]`: the operators' listener.
@@ -233,6 +235,7 @@ impl Default for IntakeConfig {
             bytes_max: 256 * units::MIB,
             body_bytes_max: 25 * units::MIB,
             deadline: Duration::from_secs(10),
+            public_url: None,
         }
     }
 }

@@ -167,8 +167,8 @@ fn sections_like(path: &str) -> impl Iterator<Item = String> {
             let (section, _) = key.path.rsplit_once('.')?;
             Some(named_like(section, path))
         })
-        // `destinations` itself holds no key, only sections.
-        .chain(std::iter::once("destinations".to_owned()))
+        // These hold no key themselves, only sections.
+        .chain(["destinations", "readers"].map(str::to_owned))
 }
 
 /// `pattern` with the names that `path` has in its open places.

@@ -323,6 +323,29 @@ fn the_reference_is_what_the_code_says() {
     expect_file!["../../../docs/configuration.md"].assert_eq(&reference());
 }
 
+#[test]
+fn addresses_that_are_no_destinations_are_checked() {
+    check_refused(
+        "[intake]\npublic_url = 'hooks.example.com'\n[readers.a]\nreader = 'contacts'\norigin = 'https://user@a.example'\n\
+         [readers.b]\npack = 'Bad'\norigin = 'https://a.example/?x=1'\n[readers.c]\npack = 'hubspot'\nhost = 'a'\n",
+        &[],
+        expect![[r#"
+            the configuration cannot be used:
+              forebay.toml line 11: `readers.c.host` is not a known key; did you mean `readers.c.pack`?
+              forebay.toml line 2: `intake.public_url` must begin with http:// or https://
+              `readers.a.pack` is missing: say whose readers are meant
+              forebay.toml line 5: `readers.a.origin` must name a host, and neither user nor password
+              forebay.toml line 7: `readers.b.pack` is wrong: `Bad` cannot be a pack name: use 1 to 63 of a-z, 0-9, `-` and `_`, beginning with a letter or digit
+              forebay.toml line 8: `readers.b.origin` must contain neither a query nor a fragment
+              `readers.c.origin` is missing: say where is called, like `https://proxy.example.com`"#]],
+    );
+    let text = "[intake]\npublic_url = 'https://hooks.example.com/'\n[readers.eu]\npack = 'hubspot'\norigin = 'https://eu.example/v1'\n";
+    let config = load(text, &[]).unwrap();
+    assert_eq!(config.intake.public_url.as_deref(), Some("https://hooks.example.com"));
+    assert_eq!((config.readers[0].pack.as_str(), config.readers[0].reader.is_none()), ("hubspot", true));
+    assert_eq!(config.readers[0].origin.to_string(), "https://eu.example/v1");
+}
+
 // DRR-1
 #[test]
 fn tenants_have_the_weights_that_they_are_given_and_nobody_else_has_one() {

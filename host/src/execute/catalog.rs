@@ -2,7 +2,7 @@
 //!
 //! Readers take a snapshot and never wait for a load; a change replaces the whole map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::flow::Flow;
@@ -38,6 +38,11 @@ impl Generations {
     /// All that is loaded.
     pub fn all(&self) -> Vec<(PackName, GenerationNumber)> {
         self.snapshot().keys().cloned().collect()
+    }
+
+    /// The packs of which any is loaded.
+    pub fn packs(&self) -> BTreeSet<PackName> {
+        self.snapshot().keys().map(|(pack, _)| pack.clone()).collect()
     }
 
     /// A generation, if it is loaded.

@@ -2,13 +2,14 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::guest::{Due, EmittedAction, EmittedMessage, FlowOutput};
+use crate::guest::{Due, EmittedAction, EmittedMessage, FlowOutput, ignored_digest};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, cut};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::message::{NewAction, NewMessage};
 use crate::model::names::DestinationName;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, GenerationNumber, Manifest};
+use crate::model::reading::{Reading, RecordedReads, RunRecord};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{AfterFailure, ClaimedWorkItem, after_failure};
@@ -28,6 +29,8 @@ pub(super) enum Ended {
         note: Option<String>,
         /// What it emits.
         messages: Vec<EmittedMessage>,
+        /// What makes it comparable with another run.
+        record: Box<RunRecord>,
         /// Its work for later.
         actions: Vec<EmittedAction>,
     },
@@ -39,9 +42,11 @@ pub(super) enum Ended {
     Lost,
 }
 
-impl From<FlowOutput> for Ended {
-    fn from(output: FlowOutput) -> Self {
-        Ended::Ran { note: output.note, messages: output.messages, actions: output.actions }
+impl Ended {
+    /// What a flow came to for which this was read.
+    pub(super) fn ran(output: FlowOutput, readings: Vec<Reading>) -> Self {
+        let record = Box::new(RunRecord { output_digest: output.digest(), reads: RecordedReads::of(readings) });
+        Ended::Ran { note: output.note, messages: output.messages, actions: output.actions, record }
     }
 }
 
@@ -55,13 +60,16 @@ pub(super) fn disposition(
     now: Timestamp,
 ) -> Option<Disposition> {
     Some(match ended {
-        Ended::Ignored { reason } => Disposition::Done { note: Some(cut(reason)), ignored: true, messages: Vec::new() },
-        Ended::Ran { note, messages, actions } => {
+        Ended::Ignored { reason } => {
+            let record = RunRecord { output_digest: ignored_digest(&reason), reads: RecordedReads::NONE };
+            Disposition::Done { note: Some(cut(reason)), ignored: true, messages: Vec::new(), record }
+        }
+        Ended::Ran { note, messages, actions, record } => {
             let emitter = Emitter { event, generation: item.generation, beside: beside(item) };
             let mut messages = emitter.messages(messages, now);
             let emitted = messages.len();
             messages.extend(emitter.actions(actions, emitted, now));
-            Disposition::Done { note: note.map(cut), ignored: false, messages }
+            Disposition::Done { note: note.map(cut), ignored: false, messages, record: *record }
         }
         Ended::Failed(failure) => failed(failure, item, failed_head, retry, now),
         Ended::Released => Disposition::Release,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Bodies, BodyShare};
@@ -20,6 +20,7 @@ use super::finish::{self, Recorded};
 use super::flow::Flow;
 use super::heartbeat::LeaseKeeper;
 use super::held::{HeldRow, HeldRows};
+use super::reads::{Caller, Reads, Seat, Wish};
 use super::signals::{Signals, StageTimes, Vitals};
 use super::slots::{Reservation, Slot, Slots};
 use super::{ExecuteOptions, SLOTS_SAFE_MAX};
@@ -32,6 +33,7 @@ use crate::model::ids::LeaseToken;
 use crate::model::message::DueAction;
 use crate::model::names::PackName;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, GenerationNumber};
+use crate::model::reading::{ReadWish, Reading};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{Disposition, Finish, Store, Successor};
@@ -55,6 +57,8 @@ pub struct ExecutorParts {
     pub generations: Generations,
     /// Time.
     pub env: Env,
+    /// Who makes the calls of readers.
+    pub caller: Arc<dyn Caller>,
     /// The runtime that executions run on, apart from the one that intake and the timeline run on.
     pub runtime: Handle,
 }
@@ -71,6 +75,7 @@ struct Shared {
     bodies: Bodies,
     held: HeldRows,
     signals: Signals,
+    reads: Arc<Reads>,
     /// Cancelled once no row is to be followed by another.
     draining: CancellationToken,
     /// Cancelled once what is in work must go back.
@@ -123,9 +128,9 @@ impl Executors {
         signals.vitals.drains(parts.env.clock.monotonic());
         let (draining, release) = (CancellationToken::new(), CancellationToken::new());
         let (slots, bodies) = (Slots::new(slots), Bodies::new(parts.options.bodies_bytes_max as u64));
-        Self {
-            shared: Arc::new(Shared { slots, bodies, held: HeldRows::default(), signals, draining, release, parts }),
-        }
+        let reads = Arc::new(Reads::new(&parts.pack, Arc::clone(&parts.caller), parts.env.clone()));
+        let held = HeldRows::default();
+        Self { shared: Arc::new(Shared { slots, bodies, held, signals, reads, draining, release, parts }) }
     }
 
     /// The pack.
@@ -245,7 +250,7 @@ impl Shared {
     }
 
     /// Works one row off, from its loaded input to its recorded outcome.
-    async fn execute(self: Arc<Self>, row: Row, input: Input) {
+    async fn execute(self: Arc<Self>, row: Row, input: Input, seat: Seat) {
         let event = &input.event;
         let since = input.action.as_ref().map_or(event.received_at, |action| action.due_at);
         let mut times = StageTimes {
@@ -255,8 +260,11 @@ impl Shared {
             ..StageTimes::default()
         };
         let (ended, terms) = match self.flow_for(&row.item, event) {
-            Err(ended) => (ended, LaneTerms::DEFAULT),
-            Ok((flow, terms)) => (self.run_isolated(flow.as_ref(), &row, &input, &mut times).await, terms),
+            Err(ended) => {
+                drop(seat);
+                (ended, LaneTerms::DEFAULT)
+            }
+            Ok((flow, terms)) => (self.run_isolated(&flow, &row, &input, seat, &mut times).await, terms),
         };
         self.count(&ended);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
@@ -296,8 +304,15 @@ impl Shared {
     }
 
     /// Runs the flow; stops it when the lease is lost or the host shuts down; takes a panic as a failure of this row.
-    async fn run_isolated(&self, flow: &dyn Flow, row: &Row, input: &Input, times: &mut StageTimes) -> Ended {
-        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, input, times)).catch_unwind();
+    async fn run_isolated(
+        &self,
+        flow: &Arc<dyn Flow>,
+        row: &Row,
+        input: &Input,
+        seat: Seat,
+        times: &mut StageTimes,
+    ) -> Ended {
+        let flow_run = AssertUnwindSafe(self.run_flow(flow, &row.item, input, seat, times)).catch_unwind();
         let ended = tokio::select! {
             biased;
             () = row.held.lost() => return Ended::Lost,
@@ -312,30 +327,40 @@ impl Shared {
         })
     }
 
-    /// `prepare`, then `run`, under one deadline; or `apply` under it.
-    async fn run_flow(&self, flow: &dyn Flow, item: &ClaimedWorkItem, input: &Input, times: &mut StageTimes) -> Ended {
+    /// `prepare`, the reads that it asks for, then `run`, under one deadline; or `apply` under it.
+    async fn run_flow(
+        &self,
+        flow: &Arc<dyn Flow>,
+        item: &ClaimedWorkItem,
+        input: &Input,
+        seat: Seat,
+        times: &mut StageTimes,
+    ) -> Ended {
         let event = &input.event;
         let limit = flow.manifest().limits.deadline.min(self.parts.options.deadline_max);
         let deadline = env::deadline(limit);
-        let both = async {
+        let whole = async {
             let preparing = self.monotonic();
             if let Some(action) = &input.action {
                 let output = flow.apply(event, action, item.attempt, deadline).await;
                 times.run = self.monotonic().saturating_sub(preparing);
-                return output.map(Ended::from);
+                return output.map(|output| Ended::ran(output, Vec::new()));
             }
             let prepared = flow.prepare(event, item.attempt, deadline).await;
-            let running = self.monotonic();
-            times.prepare = running.saturating_sub(preparing);
-            let state = match prepared? {
-                Prepared::Ignore { reason } => return Ok(Ended::Ignored { reason }),
-                Prepared::Run { state } => state,
+            let prepared_at = self.monotonic();
+            times.prepare = prepared_at.saturating_sub(preparing);
+            let (state, reads) = match prepared? {
+                Prepared::Ignore { reason } => return Ok::<_, Failure>(Ended::Ignored { reason }),
+                Prepared::Run { state, reads } => (state, reads),
             };
-            let output = flow.run(event, item.attempt, state, deadline).await;
+            let readings = self.read(flow, item, event, seat, reads, deadline).await?;
+            let running = self.monotonic();
+            times.read = (!readings.is_empty()).then(|| running.saturating_sub(prepared_at));
+            let output = flow.run(event, item.attempt, state, &readings, deadline).await;
             times.run = self.monotonic().saturating_sub(running);
-            output.map(Ended::from)
+            output.map(|output| Ended::ran(output, readings))
         };
-        match timeout_at(deadline + DEADLINE_GRACE, both).await {
+        match timeout_at(deadline + DEADLINE_GRACE, whole).await {
             // It goes back unspent: that the host is full is not the event's failure.
             Ok(Err(failure)) if failure.class == FailureClass::NotRun => Ended::Released,
             Ok(ended) => ended.unwrap_or_else(Ended::Failed),
@@ -344,6 +369,30 @@ impl Shared {
                 Ended::Failed(Failure::new(FailureClass::Deadline, message))
             }
         }
+    }
+
+    /// What the event asked for, read together with what others of its batch asked for.
+    async fn read(
+        &self,
+        flow: &Arc<dyn Flow>,
+        item: &ClaimedWorkItem,
+        event: &Event,
+        seat: Seat,
+        reads: Vec<ReadWish>,
+        deadline: Instant,
+    ) -> Result<Vec<Reading>, Failure> {
+        if reads.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wish = Wish {
+            flow: Arc::clone(flow),
+            generation: item.generation,
+            namespace: event.namespace.clone(),
+            received_at: event.received_at,
+            reads,
+            deadline,
+        };
+        seat.read(wish).await
     }
 
     fn count(&self, ended: &Ended) {

@@ -7,13 +7,15 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use tokio::time::Instant;
 
-use crate::guest::{FlowOutput, LoadedGeneration, Prepared};
+use crate::guest::{Decoded, FlowOutput, LoadedGeneration, Prepared, ReadRequest, ReadResponse};
 use crate::model::event::Event;
-use crate::model::failure::Failure;
+use crate::model::failure::{Failure, FailureClass};
 use crate::model::message::DueAction;
-use crate::model::pack::Manifest;
+use crate::model::pack::{Manifest, Reader};
+use crate::model::reading::Reading;
+use crate::model::time::Timestamp;
 
-/// One generation's `prepare`, `run` and `apply`. The executor drops a call that has not ended by its deadline.
+/// One generation's `prepare`, batch reads, `run` and `apply`. The executor drops a call that has not ended by its deadline.
 pub trait Flow: Send + Sync {
     /// What the pack declares.
     fn manifest(&self) -> &Arc<Manifest>;
@@ -26,12 +28,32 @@ pub trait Flow: Send + Sync {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Prepared, Failure>>;
 
-    /// Runs it, with what `prepare` returned.
+    /// Writes the request that looks up `keys`, with a clock that shows `now`.
+    fn encode_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        keys: &'a [String],
+        now: Timestamp,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<ReadRequest, Failure>>;
+
+    /// Reads the answer to that request.
+    fn decode_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        keys: &'a [String],
+        response: ReadResponse,
+        now: Timestamp,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Decoded, Failure>>;
+
+    /// Runs it, with what `prepare` returned and what was read.
     fn run<'a>(
         &'a self,
         event: &'a Event,
         attempt: u32,
         state: Bytes,
+        readings: &'a [Reading],
         deadline: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
 
@@ -59,14 +81,36 @@ impl Flow for LoadedGeneration {
         LoadedGeneration::prepare(self, event, attempt, deadline).boxed()
     }
 
+    fn encode_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        keys: &'a [String],
+        now: Timestamp,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<ReadRequest, Failure>> {
+        LoadedGeneration::encode_read(self, reader, keys, now, deadline).boxed()
+    }
+
+    fn decode_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        keys: &'a [String],
+        response: ReadResponse,
+        now: Timestamp,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Decoded, Failure>> {
+        LoadedGeneration::decode_read(self, reader, keys, response, now, deadline).boxed()
+    }
+
     fn run<'a>(
         &'a self,
         event: &'a Event,
         attempt: u32,
         state: Bytes,
+        readings: &'a [Reading],
         deadline: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
-        LoadedGeneration::run(self, event, attempt, state, deadline).boxed()
+        LoadedGeneration::run(self, event, attempt, state, readings, deadline).boxed()
     }
 
     fn apply<'a>(
@@ -99,10 +143,38 @@ impl Flow for NoopFlow {
     }
 
     fn prepare<'a>(&'a self, _: &'a Event, _: u32, _: Instant) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        ready(Ok(Prepared::Run { state: Bytes::new() })).boxed()
+        ready(Ok(Prepared::Run { state: Bytes::new(), reads: Vec::new() })).boxed()
     }
 
-    fn run<'a>(&'a self, _: &'a Event, _: u32, _: Bytes, _: Instant) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+    fn encode_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        _: &'a [String],
+        _: Timestamp,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<ReadRequest, Failure>> {
+        ready(Err(no_reader(reader))).boxed()
+    }
+
+    fn decode_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        _: &'a [String],
+        _: ReadResponse,
+        _: Timestamp,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<Decoded, Failure>> {
+        ready(Err(no_reader(reader))).boxed()
+    }
+
+    fn run<'a>(
+        &'a self,
+        _: &'a Event,
+        _: u32,
+        _: Bytes,
+        _: &'a [Reading],
+        _: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
         ready(Ok(FlowOutput::NOTHING)).boxed()
     }
 
@@ -115,4 +187,8 @@ impl Flow for NoopFlow {
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
         ready(Ok(FlowOutput::NOTHING)).boxed()
     }
+}
+
+fn no_reader(reader: &Reader) -> Failure {
+    Failure::new(FailureClass::Rejected, format!("this flow has no reader `{}`", reader.name))
 }

@@ -26,6 +26,7 @@ mod finish;
 mod flow;
 mod heartbeat;
 mod held;
+mod reads;
 mod signals;
 mod slots;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use catalog::Generations;
 pub use executors::{ClaimTimes, ExecutorParts, Executors};
 pub use flow::{Flow, NoopFlow};
 pub use heartbeat::{LeaseKeeper, Renewed};
+pub use reads::{CallOutcome, Caller, HttpCaller, ReaderCall, Unconnected, Unread, read_all};
 pub use signals::Vitals;
 pub use slots::{Reservation, rows_in_work_max};
 
@@ -45,6 +47,11 @@ use std::time::Duration;
 use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkType;
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    reads::describe();
+}
 
 /// The work types that executors serve; rows of others are left to hosts that know them.
 pub const SERVED_WORK_TYPES: [WorkType; 2] = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];

@@ -34,6 +34,7 @@ struct StageHistograms {
     claim: Histogram,
     load: Histogram,
     prepare: Histogram,
+    read: Histogram,
     run: Histogram,
     finish: Histogram,
 }
@@ -49,6 +50,8 @@ pub(super) struct StageTimes {
     pub(super) load: Duration,
     /// `prepare`.
     pub(super) prepare: Duration,
+    /// What it asked to be read; `None` if that was nothing.
+    pub(super) read: Option<Duration>,
     /// `run`; zero if `prepare` ignored it.
     pub(super) run: Duration,
     /// Until its outcome was durable.
@@ -80,6 +83,7 @@ impl Signals {
                 claim: stage("claim"),
                 load: stage("load"),
                 prepare: stage("prepare"),
+                read: stage("read"),
                 run: stage("run"),
                 finish: stage("finish"),
             }),
@@ -99,6 +103,9 @@ impl Signals {
         self.stages.claim.record(times.claim);
         self.stages.load.record(times.load);
         self.stages.prepare.record(times.prepare);
+        if let Some(read) = times.read {
+            self.stages.read.record(read);
+        }
         self.stages.run.record(times.run);
         self.stages.finish.record(times.finish);
         if logged {
@@ -109,6 +116,7 @@ impl Signals {
                 claim = ?times.claim,
                 load = ?times.load,
                 prepare = ?times.prepare,
+                read = ?times.read.unwrap_or_default(),
                 run = ?times.run,
                 finish = ?times.finish,
                 "stage times"

@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES};
+use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES, Unconnected};
 use crate::env::{Env, ManualClock};
-use crate::guest::{FlowOutput, Prepared};
+use crate::guest::{Decoded, FlowOutput, Prepared, ReadRequest, ReadResponse};
 use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
@@ -21,9 +21,10 @@ use crate::model::ids::{EventId, WorkItemId};
 use crate::model::message::DueAction;
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
-    Route, Verification,
+    Reader, Route, Verification,
 };
 use crate::model::queue::QueueClass;
+use crate::model::reading::Reading;
 use crate::model::time::Timestamp;
 use crate::store::testing::{Fixture, GENERATION, ROUTE, START, pack};
 use crate::store::{ClaimRequest, Delivery, Enqueued, NewEvent, Store, Tampering, WorkItemDetail};
@@ -82,6 +83,7 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
             keep_headers: Vec::new(),
             answer: Answer::Receipt,
         }],
+        readers: Vec::new(),
         destinations: vec!["sink".parse().unwrap()],
         settings: std::collections::BTreeMap::new(),
     }
@@ -168,6 +170,7 @@ impl Harness {
             store: self.store.clone(),
             generations: self.generations.clone(),
             env: self.env.clone(),
+            caller: Arc::new(Unconnected),
             runtime: Handle::current(),
         }
     }
@@ -283,11 +286,32 @@ impl Flow for ScriptedFlow {
             match (self.script)(event, attempt) {
                 Step::Ignore => Ok(Prepared::Ignore { reason: "of no interest".to_owned() }),
                 Step::Succeed(_) | Step::Fail(_) | Step::Panic | Step::Hang | Step::Wait(_) => {
-                    Ok(Prepared::Run { state: Bytes::from_static(b"state") })
+                    Ok(Prepared::Run { state: Bytes::from_static(b"state"), reads: Vec::new() })
                 }
             }
         }
         .boxed()
+    }
+
+    fn encode_read<'a>(
+        &'a self,
+        _: &'a Reader,
+        _: &'a [String],
+        _: Timestamp,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<ReadRequest, Failure>> {
+        unreachable!("these flows read nothing")
+    }
+
+    fn decode_read<'a>(
+        &'a self,
+        _: &'a Reader,
+        _: &'a [String],
+        _: ReadResponse,
+        _: Timestamp,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<Decoded, Failure>> {
+        unreachable!("these flows read nothing")
     }
 
     fn run<'a>(
@@ -295,6 +319,7 @@ impl Flow for ScriptedFlow {
         event: &'a Event,
         attempt: u32,
         state: Bytes,
+        _: &'a [Reading],
         _: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
         async move {

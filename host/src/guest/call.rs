@@ -44,7 +44,9 @@ impl Call {
         let engine = &generation.engine;
         // The pack's own first: who waits for it takes nothing from others.
         let own = permit(&generation.calls, deadline, "the pack's other calls took until the deadline").await?;
+        let waits = engine.waiting.enter();
         let shared = permit(&engine.permits, deadline, "no guest instance became free before the deadline").await?;
+        drop(waits);
         let running = engine.ticker.enter();
         let limits = &generation.manifest().limits;
         let mut store = Store::new(&engine.engine, state);

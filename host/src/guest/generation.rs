@@ -16,15 +16,18 @@ use super::call::{Call, within};
 use super::failure::refused;
 use super::imports::{CallState, Entry, link};
 use super::output::{output, prepared};
+use super::reads::readings_for_guest;
 use super::rehearsal::Meter;
 use super::ticker::Ticker;
 use super::turns::Places;
+use super::waiting::WaitingCalls;
 use super::{Ceilings, FlowOutput, GuestOptions, LoadError, Prepared, check, engine};
 use crate::env::Env;
 use crate::model::event::Event;
 use crate::model::failure::Failure;
 use crate::model::message::DueAction;
 use crate::model::pack::{GenerationNumber, GuestLimits, Manifest};
+use crate::model::reading::Reading;
 
 /// What an instance may compute before its first call: about a second.
 const TRIAL_FUEL_MAX: u64 = 1_000_000_000;
@@ -39,6 +42,7 @@ pub struct GuestHost {
 pub(super) struct SharedEngine {
     pub(super) engine: Engine,
     pub(super) permits: Arc<Semaphore>,
+    pub(super) waiting: WaitingCalls,
     pub(super) ticker: Ticker,
     pub(super) places: Places,
     compilations: Arc<Semaphore>,
@@ -66,6 +70,7 @@ impl GuestHost {
         let engine = engine::start(&options)?;
         let shared = SharedEngine {
             permits: Arc::new(Semaphore::new(options.instances_max as usize)),
+            waiting: WaitingCalls::default(),
             ticker: Ticker::start(&engine)?,
             places: Places::new(options.long_calls_max),
             compilations: Arc::new(Semaphore::new(options.compilations_max)),
@@ -78,6 +83,11 @@ impl GuestHost {
             engine,
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Counts the calls that wait for an instance.
+    pub fn waiting_calls(&self) -> WaitingCalls {
+        self.shared.waiting.clone()
     }
 
     /// What guests hold now.
@@ -249,15 +259,16 @@ impl LoadedGeneration {
         prepared(call.finish(self, result)?, &self.manifest)
     }
 
-    /// Calls `run` with what `prepare` returned.
+    /// Calls `run` with what `prepare` returned and what was read.
     pub async fn run(
         &self,
         event: &Event,
         attempt: u32,
         state: Bytes,
+        readings: &[Reading],
         deadline: tokio::time::Instant,
     ) -> Result<FlowOutput, Failure> {
-        self.run_metered(event, attempt, state, deadline, &mut Meter::default()).await
+        self.run_metered(event, attempt, state, readings, deadline, &mut Meter::default()).await
     }
 
     pub(super) async fn run_metered(
@@ -265,14 +276,16 @@ impl LoadedGeneration {
         event: &Event,
         attempt: u32,
         state: Bytes,
+        readings: &[Reading],
         deadline: tokio::time::Instant,
         meter: &mut Meter,
     ) -> Result<FlowOutput, Failure> {
         let mut call = Call::start(self, CallState::for_call(&self.manifest, event, Entry::Run), deadline).await?;
         call.obey(meter);
         let (argument, state) = (event_for_guest(event, attempt), state.to_vec());
+        let readings = readings_for_guest(readings);
         let flow = call.connector.forebay_connector_flow();
-        let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &[])).await;
+        let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &readings)).await;
         call.measure(self, meter);
         output(call.finish(self, result)?, &self.manifest, event.received_at)
     }

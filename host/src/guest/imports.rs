@@ -14,7 +14,7 @@ use super::limits::MemoryLimits;
 use crate::model::event::Event;
 use crate::model::failure::FAILURE_TEXT_BYTES_MAX;
 use crate::model::message::DueAction;
-use crate::model::pack::{ImportName, Manifest};
+use crate::model::pack::{GenerationNumber, ImportName, Manifest, Reader};
 use crate::model::time::Timestamp;
 
 /// The export that is called: each has a randomness of its own.
@@ -22,6 +22,10 @@ use crate::model::time::Timestamp;
 pub(super) enum Entry {
     /// `flow.prepare`.
     Prepare,
+    /// `flow.encode-read`.
+    EncodeRead,
+    /// `flow.decode-read`.
+    DecodeRead,
     /// `flow.run`.
     Run,
     /// `flow.apply`.
@@ -33,6 +37,8 @@ impl Entry {
     const fn as_str(self) -> &'static str {
         match self {
             Entry::Prepare => "prepare",
+            Entry::EncodeRead => "encode-read",
+            Entry::DecodeRead => "decode-read",
             Entry::Run => "run",
             Entry::Apply => "apply",
         }
@@ -70,6 +76,31 @@ impl CallState {
         let generation = event.generation.0;
         let random = Draws { event: *event.id.as_bytes(), generation, call: entry.as_str(), drawn: 0 };
         Self::new(manifest, origin, event.received_at, random)
+    }
+
+    /// The state of a call for many events: its randomness is decided by what is asked, and its log lines name the reader.
+    pub(super) fn for_read(
+        manifest: &Arc<Manifest>,
+        number: GenerationNumber,
+        reader: &Reader,
+        keys: &[String],
+        now: Timestamp,
+        entry: Entry,
+    ) -> Self {
+        let origin = Origin {
+            generation: super::describe(&manifest.name, number),
+            event: format!("reader {}", reader.name),
+            call: entry.as_str(),
+        };
+        let mut digest = Sha256::new().chain_update(reader.name.as_str());
+        for key in keys {
+            digest.update([0]);
+            digest.update(key);
+        }
+        let mut asked = [0; 16];
+        asked.copy_from_slice(&digest.finalize()[..16]);
+        let random = Draws { event: asked, generation: number.0, call: entry.as_str(), drawn: 0 };
+        Self::new(manifest, origin, now, random)
     }
 
     /// The state of a call that applies an action: its time is when the action was due, and its randomness the action's own.

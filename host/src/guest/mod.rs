@@ -21,11 +21,13 @@ mod limits;
 mod manifest;
 mod output;
 mod package;
+mod reads;
 mod rehearsal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticker;
 mod turns;
+mod waiting;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,10 +40,13 @@ pub use self::check::Surface;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;
-pub use self::rehearsal::{Outcome, Rehearsal};
+pub use self::reads::{Decoded, ReadRequest, ReadResponse};
+pub use self::rehearsal::{Begun, Halfway, Outcome, Rehearsal, ignored_digest};
+pub use self::waiting::WaitingCalls;
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};
 use crate::model::pack::{GenerationNumber, Manifest};
+use crate::model::reading::ReadWish;
 use crate::model::time::Timestamp;
 
 /// How guests are run.
@@ -100,6 +105,8 @@ pub enum Prepared {
     Run {
         /// What `prepare` hands to `run`.
         state: Bytes,
+        /// What is to be read first.
+        reads: Vec<ReadWish>,
     },
 }
 

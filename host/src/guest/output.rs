@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
 use super::bindings::forebay::connector::types as wire;
+use super::reads::wishes;
 use super::{Due, EmittedAction, EmittedMessage, FlowOutput, Prepared};
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
@@ -33,12 +34,9 @@ pub(super) fn prepared(
 ) -> Result<Prepared, Failure> {
     match result.map_err(failed)? {
         wire::Prepared::Ignore(reason) => Ok(Prepared::Ignore { reason: shortened(reason) }),
-        wire::Prepared::Run(plan) if !plan.reads.is_empty() => {
-            Err(bad("batch reads are not served by this version of the host"))
-        }
         wire::Prepared::Run(plan) => {
             within_output_bytes(plan.state.len(), manifest)?;
-            Ok(Prepared::Run { state: Bytes::from(plan.state) })
+            Ok(Prepared::Run { state: Bytes::from(plan.state), reads: wishes(plan.reads, manifest)? })
         }
     }
 }
@@ -62,7 +60,7 @@ pub(super) fn output(
     Ok(FlowOutput { note: output.note.map(shortened), messages, actions })
 }
 
-fn failed(failure: wire::Failure) -> Failure {
+pub(super) fn failed(failure: wire::Failure) -> Failure {
     let (class, reason) = match failure {
         wire::Failure::Retry(retry) => {
             (FailureClass::Retry { delay: retry.delay.map(Duration::from_millis) }, retry.reason)
@@ -74,7 +72,7 @@ fn failed(failure: wire::Failure) -> Failure {
     Failure::new(class, if reason.is_empty() { "the guest gave no reason".to_owned() } else { reason })
 }
 
-fn within_output_bytes(bytes: usize, manifest: &Manifest) -> Result<(), Failure> {
+pub(super) fn within_output_bytes(bytes: usize, manifest: &Manifest) -> Result<(), Failure> {
     let allowed = manifest.limits.output_bytes;
     if bytes as u64 > allowed {
         return Err(bad(format!("returned {bytes} bytes: `limits.output_kib` allows {allowed}")));
@@ -200,6 +198,6 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-fn bad(message: impl Into<String>) -> Failure {
+pub(super) fn bad(message: impl Into<String>) -> Failure {
     Failure::new(FailureClass::BadOutput, message)
 }

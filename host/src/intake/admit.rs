@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, EXPECT};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
@@ -164,6 +164,7 @@ impl Intake {
 
         let submission = Submission {
             secrets: self.secrets_of(&open)?,
+            uri: self.uri_of(&open, &parts.uri)?,
             route: open.clone(),
             headers: parts.headers,
             body: bytes,
@@ -229,6 +230,26 @@ impl Intake {
             }
             Refusal::SecretUnusable
         })
+    }
+
+    /// The address that the sender signed, if it signs one. What the request says of its host is not asked: a proxy may have
+    /// written it, or anybody.
+    fn uri_of(&self, open: &OpenRoute, requested: &Uri) -> Result<String, Refusal> {
+        if !open.route.verification.signs_uri() {
+            return Ok(String::new());
+        }
+        let Some(public_url) = &self.options.public_url else {
+            if self.secret_complaint.is_due(self.monotonic()) {
+                let route = open.route.path.as_str();
+                tracing::warn!(
+                    route,
+                    "deliveries are refused: their signature covers the address, set `intake.public_url`"
+                );
+            }
+            return Err(Refusal::PublicUrlUnset);
+        };
+        let path = requested.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        Ok(format!("{public_url}{path}"))
     }
 
     fn store_refusal(&self, error: &StoreError) -> Refusal {

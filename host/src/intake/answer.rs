@@ -127,6 +127,8 @@ refusals! {
         StoreUnavailable "store_unavailable"
         /// The operator has not given the secret that the route verifies with, or one that cannot be a key.
         SecretUnusable "secret_unusable"
+        /// The operator has not said at what address the host is reached, and the route's signature covers it.
+        PublicUrlUnset "public_url_unset"
     }
     SERVICE_UNAVAILABLE "unknown"
     "It may or may not have been taken on. Send it again: with a delivery key it counts once, without one it may count twice." {
@@ -210,6 +212,7 @@ pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<
         | Refusal::StoreBusy
         | Refusal::StoreUnavailable
         | Refusal::SecretUnusable
+        | Refusal::PublicUrlUnset
         | Refusal::StoreUnknown
         | Refusal::CommitTooSlow => {}
     }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method};
 use sha2::{Digest, Sha256};
 
 use super::answer::Refusal;
@@ -26,6 +26,8 @@ pub(super) type IdEntropy = [[u8; 10]; 3];
 /// A request whose body has arrived.
 pub(super) struct Submission {
     pub(super) route: Arc<OpenRoute>,
+    /// The address that it was sent to, as its sender knows it; empty if its route's signature leaves it out.
+    pub(super) uri: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     pub(super) secrets: Arc<[Secret]>,
@@ -43,14 +45,14 @@ pub(super) struct Judged {
 impl Submission {
     /// Verifies the request and names what it is.
     pub(super) fn judge(self) -> Result<Judged, Refusal> {
-        let signed = Signed { headers: &self.headers, body: &self.body };
+        let signed = Signed { method: Method::POST.as_str(), uri: &self.uri, headers: &self.headers, body: &self.body };
         verify(&self.route.route.verification, signed, &self.secrets, self.now)?;
         self.divide()
     }
 
     /// Names what it is, as if it were verified.
     pub(super) fn divide(self) -> Result<Judged, Refusal> {
-        let Self { route: open, headers, body, secrets: _, now, entropy } = self;
+        let Self { route: open, uri: _, headers, body, secrets: _, now, entropy } = self;
         let route = &open.route;
         let receipt_id = ReceiptId::new(now, entropy[0]);
         let bodies = match &route.event_list {
@@ -94,7 +96,7 @@ impl Submission {
 fn delivery_key(route: &Route, found: Option<String>, receipt_id: ReceiptId, position: usize) -> String {
     let of_request = found.unwrap_or_else(|| receipt_id.to_string());
     match (&route.event_list, &route.delivery_key) {
-        (None, _) | (Some(_), Some(KeyRule::Pointer(_))) => of_request,
+        (None, _) | (Some(_), Some(KeyRule::Pointer(_) | KeyRule::Pointers(_))) => of_request,
         (Some(_), Some(KeyRule::Header(_)) | None) => keys::of_part(&of_request, position),
     }
 }

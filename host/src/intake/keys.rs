@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::answer::Refusal;
 use super::pointer::{self, NotJson};
-use crate::model::pack::{KeyRule, Ordering, QueueClassRule, Route};
+use crate::model::pack::{Coalescing, KeyRule, Ordering, QueueClassRule, Route};
 use crate::model::queue::QueueClass;
 
 /// The longest key that is kept as it is, in bytes.
@@ -28,7 +28,7 @@ pub(super) const KEY_BYTES_MAX: usize = 512;
 pub(super) struct Keys {
     /// `None` if the route declares none.
     pub(super) delivery: Option<String>,
-    /// `None` if the route has no lanes of sources, or the request has none.
+    /// `None` if the route has no lanes of sources and no projections, or the request has none.
     pub(super) source: Option<String>,
     /// By the route's rule.
     pub(super) queue_class: QueueClass,
@@ -36,9 +36,11 @@ pub(super) struct Keys {
 
 /// Finds the keys of a request to `route`. Parses the body once, and only if a key is in it.
 pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Keys, Refusal> {
-    let source_rule = match route.ordering {
-        Ordering::Source | Ordering::Delivery => route.source_key.as_ref(),
-        Ordering::None => None,
+    let source_rule = match (route.ordering, route.coalescing) {
+        (Ordering::Source | Ordering::Delivery, _) | (Ordering::None, Coalescing::SourceProjection) => {
+            route.source_key.as_ref()
+        }
+        (Ordering::None, Coalescing::None | Coalescing::LatestBySource) => None,
     };
     let delivery_rule = route.delivery_key.as_ref();
     let class_rule = match &route.queue_class {
@@ -54,18 +56,35 @@ pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Ke
         None => None,
         Some(KeyRule::Header(name)) => Some(in_header(headers, name).ok_or(Refusal::DeliveryKeyMissing)?),
         Some(KeyRule::Pointer(_)) => Some(delivery_pointed?.and_then(bounded).ok_or(Refusal::DeliveryKeyMissing)?),
+        Some(KeyRule::Pointers(pointers)) => {
+            let composite = composite(pointers, body).map_err(|NotJson| Refusal::BodyNotJson)?;
+            Some(composite.ok_or(Refusal::DeliveryKeyMissing)?)
+        }
     };
-    let source = optional(source_rule, headers, source_pointed);
-    let queue_class = queue_class(&route.queue_class, optional(class_rule, headers, class_pointed));
+    let source = optional(source_rule, headers, source_pointed, body);
+    let queue_class = queue_class(&route.queue_class, optional(class_rule, headers, class_pointed, body));
     Ok(Keys { delivery, source, queue_class })
 }
 
 /// What a rule finds that need not find anything.
-fn optional(rule: Option<&KeyRule>, headers: &HeaderMap, pointed: Option<String>) -> Option<String> {
+fn optional(rule: Option<&KeyRule>, headers: &HeaderMap, pointed: Option<String>, body: &[u8]) -> Option<String> {
     match rule? {
         KeyRule::Header(name) => in_header(headers, name),
         KeyRule::Pointer(_) => pointed.and_then(bounded),
+        KeyRule::Pointers(pointers) => composite(pointers, body).ok().flatten(),
     }
+}
+
+/// The key that several values make together, each behind its length, so that no two lists of values make the same one;
+/// none if one of them is missing.
+fn composite(pointers: &[String], body: &[u8]) -> Result<Option<String>, NotJson> {
+    let mut key = String::new();
+    for pointer in pointers {
+        let [found] = pointer::find(body, [Some(pointer.as_str())])?;
+        let Some(value) = found.filter(|value| !value.is_empty()) else { return Ok(None) };
+        key.push_str(&format!("{}:{value},", value.len()));
+    }
+    Ok(bounded(key))
 }
 
 fn queue_class(rule: &QueueClassRule, value: Option<String>) -> QueueClass {
@@ -79,7 +98,7 @@ fn queue_class(rule: &QueueClassRule, value: Option<String>) -> QueueClass {
 
 fn pointer_of(rule: &KeyRule) -> Option<&str> {
     match rule {
-        KeyRule::Header(_) => None,
+        KeyRule::Header(_) | KeyRule::Pointers(_) => None,
         KeyRule::Pointer(pointer) => Some(pointer),
     }
 }

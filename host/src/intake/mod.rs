@@ -61,6 +61,8 @@ pub struct IntakeOptions {
     pub body_bytes_max: usize,
     /// From the end of a request's head, for which the server has a bound of its own, to the answer.
     pub deadline: Duration,
+    /// The address that providers deliver to, without a path: what some of them sign.
+    pub public_url: Option<String>,
 }
 
 /// Serves until `stop` is cancelled, then answers `503` to what still comes, a second later also to those whose body still

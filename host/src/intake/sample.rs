@@ -41,6 +41,7 @@ impl Sample<'_> {
                 generation: self.generation,
                 route: Arc::new(self.route.clone()),
             }),
+            uri: String::new(),
             headers: self.headers,
             body: self.body,
             secrets: Arc::new([]),

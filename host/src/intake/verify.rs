@@ -10,6 +10,8 @@
 //! - Whatever the headers hold, the result is a yes or a no, after work bounded by their length and by the number of
 //!   secrets.
 
+use std::borrow::Cow;
+
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderName};
@@ -19,7 +21,7 @@ use subtle::ConstantTimeEq;
 use super::answer::Refusal;
 use crate::model::pack::{
     HmacScheme, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace, TimestampRule,
-    Verification,
+    TimestampUnit, UriForm, Verification,
 };
 use crate::model::time::Timestamp;
 use crate::secrets::Secret;
@@ -30,8 +32,24 @@ const HEADER_BYTES_MAX: usize = 4096;
 /// The longest output of a [`SignatureHash`], in bytes.
 const MAC_BYTES_MAX: usize = 64;
 
-/// The digits of a time of signing in whole seconds; more would be after the year 30,000.
-const TIMESTAMP_DIGITS_MAX: usize = 12;
+/// The digits of a time of signing; more would be after the year 30,000, counted in milliseconds.
+const TIMESTAMP_DIGITS_MAX: usize = 15;
+
+/// The percent-escapes that HubSpot decodes before it signs an address, and what they stand for.
+const HUBSPOT_DECODED: [(&str, char); 12] = [
+    ("3A", ':'),
+    ("2F", '/'),
+    ("3F", '?'),
+    ("40", '@'),
+    ("21", '!'),
+    ("24", '$'),
+    ("27", '\''),
+    ("28", '('),
+    ("29", ')'),
+    ("2A", '*'),
+    ("2C", ','),
+    ("3B", ';'),
+];
 
 /// What Standard Webhooks secrets begin with.
 const STANDARD_WEBHOOKS_PREFIX: &[u8] = b"whsec_";
@@ -39,6 +57,9 @@ const STANDARD_WEBHOOKS_PREFIX: &[u8] = b"whsec_";
 /// A request, as far as verification looks at it.
 #[derive(Clone, Copy)]
 pub(super) struct Signed<'request> {
+    pub(super) method: &'request str,
+    /// The whole address, as its sender knows it.
+    pub(super) uri: &'request str,
     pub(super) headers: &'request HeaderMap,
     pub(super) body: &'request [u8],
 }
@@ -70,7 +91,8 @@ fn verify_hmac(scheme: &HmacScheme, request: Signed<'_>, secrets: &[Secret], now
         Some(rule) => time_of_signing(rule, request.headers, signatures, now)?,
         None => "",
     };
-    let parts = signed_parts(scheme, request, timestamp)?;
+    let uri = signed_uri(scheme, request.uri);
+    let parts = signed_parts(scheme, request, &uri, timestamp)?;
     let candidates = candidates(scheme, signatures)?;
 
     let mut usable = false;
@@ -88,15 +110,59 @@ fn verify_hmac(scheme: &HmacScheme, request: Signed<'_>, secrets: &[Secret], now
 fn signed_parts<'request>(
     scheme: &'request HmacScheme,
     request: Signed<'request>,
+    uri: &'request str,
     timestamp: &'request str,
 ) -> Result<Vec<&'request [u8]>, Refusal> {
     let part = |part: &'request SignedPart| match part {
         SignedPart::Body => Ok(request.body),
+        SignedPart::Method => Ok(request.method.as_bytes()),
+        SignedPart::Uri(_) => Ok(uri.as_bytes()),
         SignedPart::Timestamp => Ok(timestamp.as_bytes()),
         SignedPart::Header(name) => single(request.headers, name),
         SignedPart::Literal(text) => Ok(text.as_bytes()),
     };
     scheme.signed.iter().map(part).collect()
+}
+
+/// The address as the scheme writes it.
+fn signed_uri<'request>(scheme: &HmacScheme, uri: &'request str) -> Cow<'request, str> {
+    let form = scheme.signed.iter().find_map(|part| match part {
+        SignedPart::Uri(form) => Some(*form),
+        SignedPart::Body
+        | SignedPart::Method
+        | SignedPart::Timestamp
+        | SignedPart::Header(_)
+        | SignedPart::Literal(_) => None,
+    });
+    match form {
+        Some(UriForm::HubSpot) if uri.contains('%') => Cow::Owned(hubspot_decoded(uri)),
+        Some(UriForm::HubSpot | UriForm::AsRequested) | None => Cow::Borrowed(uri),
+    }
+}
+
+/// Decodes the percent-escapes of the characters that HubSpot signs as themselves, and no others.
+/// <https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests>
+fn hubspot_decoded(uri: &str) -> String {
+    let mut decoded = String::with_capacity(uri.len());
+    let mut rest = uri;
+    while let Some((before, after)) = rest.split_once('%') {
+        decoded.push_str(before);
+        let escaped = after.get(..2).and_then(|hex| {
+            HUBSPOT_DECODED.into_iter().find(|(code, _)| code.eq_ignore_ascii_case(hex)).map(|(_, character)| character)
+        });
+        match escaped {
+            Some(character) => {
+                decoded.push(character);
+                rest = &after[2..];
+            }
+            None => {
+                decoded.push('%');
+                rest = after;
+            }
+        }
+    }
+    decoded.push_str(rest);
+    decoded
 }
 
 /// The signatures that the header offers; at least one of them is written as the scheme demands.
@@ -136,8 +202,11 @@ fn time_of_signing<'request>(
     };
     let digits =
         !text.is_empty() && text.len() <= TIMESTAMP_DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds: i64 = text.parse().ok().filter(|_| digits).ok_or(Refusal::SignatureMalformed)?;
-    let signed_at = Timestamp::from_millis(seconds.saturating_mul(1000));
+    let count: i64 = text.parse().ok().filter(|_| digits).ok_or(Refusal::SignatureMalformed)?;
+    let signed_at = Timestamp::from_millis(match rule.unit {
+        TimestampUnit::Seconds => count.saturating_mul(1_000),
+        TimestampUnit::Milliseconds => count,
+    });
     if now.since(signed_at) > rule.window || signed_at.since(now) > rule.window {
         return Err(Refusal::SignatureStale);
     }

@@ -39,6 +39,14 @@ pub enum FailureClass {
     Memory,
     /// The guest returned something that is out of bounds or that its manifest does not allow.
     BadOutput,
+    /// A batch read brought nothing now: the provider was slow, full or broken. It is tried again, no sooner than after
+    /// `delay` if the provider named one.
+    ReadFailed {
+        /// The provider's own wish, bounded by the retry policy.
+        delay: Option<Duration>,
+    },
+    /// A batch read will not bring anything: the provider refused the request, or it may not be made.
+    ReadRefused,
     /// The host failed, not the guest.
     Host,
     /// It never ran: the host had no room for it in time. Spends nothing, and is not stored.
@@ -58,6 +66,8 @@ impl FailureClass {
             FailureClass::Deadline => "deadline",
             FailureClass::Memory => "memory",
             FailureClass::BadOutput => "bad_output",
+            FailureClass::ReadFailed { .. } => "read_failed",
+            FailureClass::ReadRefused => "read_refused",
             FailureClass::Host => "host",
             FailureClass::NotRun => "not_run",
         }
@@ -66,7 +76,7 @@ impl FailureClass {
     /// Whether running the same event again could end differently.
     pub const fn is_permanent(self) -> bool {
         match self {
-            FailureClass::Rejected | FailureClass::InvalidInput => true,
+            FailureClass::Rejected | FailureClass::InvalidInput | FailureClass::ReadRefused => true,
             FailureClass::Retry { .. }
             | FailureClass::Panic
             | FailureClass::Trap
@@ -74,6 +84,7 @@ impl FailureClass {
             | FailureClass::Deadline
             | FailureClass::Memory
             | FailureClass::BadOutput
+            | FailureClass::ReadFailed { .. }
             | FailureClass::Host
             | FailureClass::NotRun => false,
         }

@@ -1,7 +1,8 @@
 //! The lanes of WorkItems: lines in which one item at a time may run, the head. What becomes of lanes and of those who stand
 //! in them is decided here; the store does it, and its tests try every order in which it can be done.
 //!
-//! An item stands in at most two lanes: that of its source, and the delivery lane of its route. It has one place in both.
+//! An item stands in at most two lanes: that of its source, and the delivery lane of its route. It has one place in both. A generation
+//! of a source's projection stands in the line of its projection and in no other lane.
 //!
 //! ```text
 //!  enqueue ──> blockers = lanes in which somebody is before it
@@ -29,6 +30,9 @@ pub enum LaneKind {
     Delivery,
     /// Everything about one source.
     Source,
+    /// What stands for one source, where a route's events are its projection: the active generation, and who is queued behind it. Whoever
+    /// stands there stands in no other lane.
+    Projection,
 }
 
 /// A lane, as it is stored. Items are told apart by numbers.

@@ -19,6 +19,7 @@ pub mod names;
 pub mod pack;
 pub mod presets;
 pub mod queue;
+pub mod reading;
 pub mod retry;
 pub mod time;
 pub mod work_item;

@@ -68,6 +68,10 @@ name!(
     RouteName, "a route"
 );
 name!(
+    /// What a pack reads records with.
+    ReaderName, "a reader"
+);
+name!(
     /// A secret that the operator holds.
     SecretName, "a secret"
 );

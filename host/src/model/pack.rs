@@ -5,8 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use http::HeaderName;
+use http::uri::Authority;
 
-use super::names::{DestinationName, PackName, RouteName, SecretName};
+use super::names::{DestinationName, PackName, ReaderName, RouteName, SecretName};
 use super::queue::{QueueClass, QueueClasses};
 
 /// One installed, immutable version of a pack: 1 for the first.
@@ -32,6 +33,8 @@ pub struct Manifest {
     pub limits: GuestLimits,
     /// The ways in.
     pub routes: Vec<Route>,
+    /// What its flows may read records with.
+    pub readers: Vec<Reader>,
     /// The destinations that its flows may emit to.
     pub destinations: Vec<DestinationName>,
     /// Settings that the guest reads through the `config` import.
@@ -42,6 +45,43 @@ impl Manifest {
     /// The queue classes that its routes give.
     pub fn queue_classes(&self) -> QueueClasses {
         self.routes.iter().fold(QueueClasses::NONE, |set, route| set.with(route.queue_class.classes()))
+    }
+}
+
+/// What a pack reads records with: a provider's batch-read protocol, which the guest writes and reads, and the host calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reader {
+    /// Its name, which the guest asks by.
+    pub name: ReaderName,
+    /// The hosts that may be called, with a port if it is not that of https; the first one unless the guest names another.
+    pub hosts: Vec<Authority>,
+    /// How many keys one call may ask for, at least 1.
+    pub keys_max: u32,
+    /// The longest answer, in bytes.
+    pub response_bytes_max: u64,
+    /// How long one call may take, within the flow's deadline.
+    pub timeout: Option<Duration>,
+    /// Statuses beside 2xx that the guest makes sense of.
+    pub decoded_statuses: Vec<u16>,
+    /// Headers that the host adds, which carry secrets.
+    pub secret_headers: Vec<SecretHeader>,
+}
+
+/// A header whose value holds a secret of the operator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretHeader {
+    /// The header.
+    pub name: HeaderName,
+    /// What stands before the secret, like `Bearer `.
+    pub prefix: String,
+    /// The secret, of which the newest is sent.
+    pub secret: SecretName,
+}
+
+impl Manifest {
+    /// The reader of this name.
+    pub fn reader(&self, name: &str) -> Option<&Reader> {
+        self.readers.iter().find(|reader| reader.name.as_str() == name)
     }
 }
 
@@ -122,7 +162,7 @@ pub struct Route {
     pub event_list: Option<EventList>,
     /// Where the delivery's own key is; without one, every request is a delivery of its own.
     pub delivery_key: Option<KeyRule>,
-    /// Where the key of the object it is about is; needed if events are ordered by source.
+    /// Where the key of the object it is about is; needed if events are ordered by source, or are its projection.
     pub source_key: Option<KeyRule>,
     /// What order its events are worked off in.
     pub ordering: Ordering,
@@ -154,6 +194,8 @@ pub enum KeyRule {
     Header(HeaderName),
     /// An RFC 6901 pointer into the JSON body, at a string or a number; if a request carries many events, into each of them.
     Pointer(String),
+    /// As several of these, all of which must be there: what one of them alone does not tell apart.
+    Pointers(Vec<String>),
 }
 
 /// How an event gets its queue class.
@@ -206,6 +248,9 @@ pub enum Coalescing {
     None,
     /// Yes, of the same source: whoever ends one goes on with the latest, and those between are superseded.
     LatestBySource,
+    /// Yes: the events of a source are its projection. One stands for it, at most one more is queued to follow, and each that comes
+    /// supersedes the queued one.
+    SourceProjection,
 }
 
 /// What a head that does not succeed does to the items behind it.
@@ -259,6 +304,16 @@ pub enum Verification {
         /// The secret, of which the operator may hold several.
         secret: SecretName,
     },
+}
+
+impl Verification {
+    /// Whether the signature covers the address that a request was sent to.
+    pub fn signs_uri(&self) -> bool {
+        match self {
+            Verification::Plain | Verification::SharedToken { .. } => false,
+            Verification::Hmac { scheme, .. } => scheme.signed.iter().any(|part| matches!(part, SignedPart::Uri(_))),
+        }
+    }
 }
 
 /// A keyed-hash signature scheme, as data.
@@ -323,6 +378,10 @@ pub enum SignatureEncoding {
 pub enum SignedPart {
     /// The raw body.
     Body,
+    /// The method, in upper case.
+    Method,
+    /// The address that the provider delivers to, as it signs it.
+    Uri(UriForm),
     /// The time of signing, as written in the request.
     Timestamp,
     /// A header's value.
@@ -331,16 +390,36 @@ pub enum SignedPart {
     Literal(String),
 }
 
+/// How a provider writes the address that it signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UriForm {
+    /// As it is requested.
+    AsRequested,
+    /// With the percent-escapes of some characters decoded (HubSpot).
+    HubSpot,
+}
+
 /// Where a request says when it was signed, and how far from now that may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimestampRule {
     /// Where it is.
     pub place: TimestampPlace,
+    /// What it counts.
+    pub unit: TimestampUnit,
     /// How far it may lie in the past or in the future.
     pub window: Duration,
 }
 
-/// Where the time of signing is, in whole seconds since the Unix epoch.
+/// What a time of signing counts since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimestampUnit {
+    /// Whole seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+/// Where the time of signing is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimestampPlace {
     /// In a header of its own.

@@ -7,11 +7,11 @@ use http::HeaderName;
 
 use super::pack::{
     HmacScheme, KeyForm, KeyRule, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace,
-    TimestampRule,
+    TimestampRule, TimestampUnit, UriForm,
 };
 
 /// The names of the presets, as manifests write them.
-pub const PRESET_NAMES: [&str; 5] = ["github", "standard-webhooks", "stripe", "slack", "shopify"];
+pub const PRESET_NAMES: [&str; 6] = ["github", "standard-webhooks", "stripe", "slack", "shopify", "hubspot"];
 
 /// How far a time of signing may lie from now: what every provider here that signs a time asks for.
 const WINDOW: Duration = Duration::from_secs(300);
@@ -35,6 +35,7 @@ pub fn preset(name: &str) -> Option<Preset> {
         "stripe" => Some(stripe()),
         "slack" => Some(slack()),
         "shopify" => Some(shopify()),
+        "hubspot" => Some(hubspot()),
         _ => None,
     }
 }
@@ -138,8 +139,35 @@ fn shopify() -> Preset {
     }
 }
 
+/// <https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests>, version 3. A request carries many
+/// events, and an event's id alone is not unique.
+fn hubspot() -> Preset {
+    let time = HeaderName::from_static("x-hubspot-request-timestamp");
+    let signed_at = TimestampPlace::Header(time);
+    Preset {
+        scheme: HmacScheme {
+            hash: SignatureHash::Sha256,
+            key: KeyForm::Raw,
+            header: HeaderName::from_static("x-hubspot-signature-v3"),
+            form: SignatureForm::Prefixed(String::new()),
+            encoding: SignatureEncoding::Base64,
+            signed: vec![
+                SignedPart::Method,
+                SignedPart::Uri(UriForm::HubSpot),
+                SignedPart::Body,
+                SignedPart::Timestamp,
+            ],
+            timestamp: Some(TimestampRule { unit: TimestampUnit::Milliseconds, ..signed_within_window(signed_at) }),
+        },
+        delivery_key: KeyRule::Pointers(
+            ["/portalId", "/subscriptionType", "/objectId", "/eventId", "/occurredAt"].map(str::to_owned).into(),
+        ),
+        keep_headers: Vec::new(),
+    }
+}
+
 fn signed_within_window(place: TimestampPlace) -> TimestampRule {
-    TimestampRule { place, window: WINDOW }
+    TimestampRule { place, unit: TimestampUnit::Seconds, window: WINDOW }
 }
 
 fn literal(text: &str) -> SignedPart {

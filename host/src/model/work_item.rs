@@ -158,10 +158,14 @@ pub fn after_failure(
     }
 }
 
-/// The delay that the guest asked for, within the policy's bounds.
+/// The delay that the guest or a provider asked for, within the policy's bounds.
 fn wished_delay(failure: &Failure, retry: &RetryPolicy) -> Option<Duration> {
-    let FailureClass::Retry { delay: Some(delay) } = failure.class else { return None };
-    Some(delay.min(retry.max))
+    match failure.class {
+        FailureClass::Retry { delay: Some(delay) } | FailureClass::ReadFailed { delay: Some(delay) } => {
+            Some(delay.min(retry.max))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -190,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_cannot_succeed_is_not_tried_again() {
-        for class in [FailureClass::Rejected, FailureClass::InvalidInput] {
+        for class in [FailureClass::Rejected, FailureClass::InvalidInput, FailureClass::ReadRefused] {
             assert!(matches!(decide(class, 0, FailedHeadPolicy::DEFAULT), AfterFailure::Dead { .. }));
         }
     }
@@ -198,12 +202,14 @@ mod tests {
     #[test]
     fn the_guests_wish_is_bounded() {
         let wish = |secs| FailureClass::Retry { delay: Some(Duration::from_secs(secs)) };
+        let provider = FailureClass::ReadFailed { delay: Some(Duration::from_secs(7)) };
         let run_after = |class| match decide(class, 0, FailedHeadPolicy::DEFAULT) {
             AfterFailure::Retry { run_after, .. } => run_after.since(NOW),
             AfterFailure::Dead { .. } => panic!("the budget is not spent"),
         };
         assert_eq!(run_after(wish(5)), Duration::from_secs(5));
         assert_eq!(run_after(wish(86_400)), RETRY.max);
+        assert_eq!(run_after(provider), Duration::from_secs(7));
     }
 
     // CLM-8

@@ -6,7 +6,6 @@
 //! - Of an answer no more is read than the options say; none of it is kept but the status and `Retry-After`.
 //! - Whether anything was sent decides between "try again" and "nobody knows". In doubt, something was sent.
 
-use std::error::Error as StdError;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,12 +17,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{ConnectError, Connector, Dialer, HostError};
-use super::guard::Guard;
 use super::request;
 use super::verdict::Verdict;
 use crate::env::{self, Env};
 use crate::model::destination::{Destination, Destinations};
+use crate::outbound::{ConnectError, Connector, Dialer, Guard, HostError, cause, innermost};
 use crate::secrets::Secret;
 use crate::store::Payload;
 
@@ -127,25 +125,6 @@ async fn drain(mut body: Incoming, bytes_max: usize, deadline: Instant) {
     };
     // Nothing depends on how this ends.
     let _ = timeout_at(deadline, reading).await;
-}
-
-/// The first cause of this type.
-fn cause<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    causes(error).find_map(|error| error.downcast_ref())
-}
-
-fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
-    causes(error).last().unwrap_or(error)
-}
-
-/// The error, its cause, the cause's cause, and so on.
-fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    let mut next = Some(error);
-    std::iter::from_fn(move || {
-        let error = next?;
-        next = error.source();
-        Some(error)
-    })
 }
 
 #[cfg(test)]

@@ -21,20 +21,13 @@ mod request;
 mod sign;
 mod verdict;
 
-mod connect;
-mod guard;
-mod trust;
-
 mod metrics;
 
-#[cfg(test)]
-mod sink;
 #[cfg(test)]
 mod tests;
 
 pub use adapter::{NativeAnswer, NativeCall};
 pub use metrics::describe;
-pub use trust::client_config as client_tls;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -49,7 +42,6 @@ use adapter::{Adapter, FlowAdapter, HttpDestination, NativeAdapter};
 use batch::Engine;
 use claim::{Claim, Latest, Route};
 use entrance::{Entrance, Group};
-use guard::Guard;
 use http::{HttpAdapter, HttpLimits};
 use metrics::DestinationMetrics;
 use outcomes::Outcomes;
@@ -60,6 +52,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
+use crate::outbound::{self, Guard};
 use crate::secrets::Secrets;
 use crate::store::{ShardLease, Store};
 
@@ -160,7 +153,7 @@ impl Publisher {
             idle_connections_max: options.idle_connections_max,
             idle_timeout: options.idle_timeout,
         };
-        let tls = trust::client_config("publish.ca_file", options.ca_file.as_deref()).map_err(PublishError)?;
+        let tls = outbound::client_config("publish.ca_file", options.ca_file.as_deref()).map_err(PublishError)?;
         let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
         let http = Arc::new(http);

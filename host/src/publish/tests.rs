@@ -7,13 +7,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;
 
-use super::sink::{Answer, Received, Sink};
 use super::*;
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane;
 use crate::model::ids::RuntimeId;
 use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
+use crate::outbound::sink::{Answer, Received, Sink};
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
 use crate::store::{Cancelled, MessageDetail, ShardId};
 

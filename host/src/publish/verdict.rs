@@ -16,15 +16,14 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use http::header::{HeaderMap, RETRY_AFTER};
-use http::{HeaderValue, StatusCode};
-use jiff::fmt::rfc2822;
 
-use super::connect::ConnectError;
 use super::request::Unsendable;
 use crate::model::failure;
 use crate::model::message::Outcome;
 use crate::model::time::Timestamp;
+use crate::outbound::{ConnectError, retry_after};
 
 /// The status of what was there and will not be again (RFC 9110, 15.5.11).
 const GONE: u16 = 410;
@@ -206,17 +205,6 @@ impl Answer {
             _ => Answer::Refused,
         }
     }
-}
-
-/// `Retry-After`: whole seconds, or an HTTP date in its one current form (RFC 9110, 10.2.3). Nonsense is no wish. The
-/// caller bounds it.
-fn retry_after(value: &HeaderValue, now: Timestamp) -> Option<Duration> {
-    let text = value.to_str().ok()?.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(text.parse().map_or(Duration::MAX, Duration::from_secs));
-    }
-    let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(Timestamp::from_millis(date.as_millisecond()).since(now))
 }
 
 #[cfg(test)]

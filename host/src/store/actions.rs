@@ -137,6 +137,7 @@ impl Stored {
             delivery_lane: None,
             queue_class: self.queue_class,
             coalesces: None,
+            projection: None,
             created_at: at,
             replays: None,
             action: Some(Applies { message: self.ordinal, event: self.event }),

@@ -35,6 +35,8 @@ pub struct ClaimRequest {
     /// The classes whose ready rows come before the others'. Never lets a row pass its lane, and means nothing to stale
     /// rows.
     pub preference: QueueClasses,
+    /// This row and no other; under all the predicates that a claim has.
+    pub only: Option<WorkItemId>,
     /// At most so many rows, up to [`CLAIM_ROWS_MAX`].
     pub rows_max: u32,
     /// Only rows whose lease ran out; never a fresh one.
@@ -45,6 +47,15 @@ pub struct ClaimRequest {
     pub lease_duration: Duration,
     /// Now.
     pub now: Timestamp,
+}
+
+/// Rows of a pack that are in work, over all runtimes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessingRows {
+    /// All of them.
+    pub rows: u64,
+    /// Those whose lease ran out: they count until somebody takes them over.
+    pub stale: u64,
 }
 
 /// A request to keep rows for longer.
@@ -112,12 +123,15 @@ impl Store {
         Ok(sizes.into_iter().collect())
     }
 
-    /// How many rows of `pack` are in work, over all runtimes, as the counters say: the same cost at any backlog. Rows whose
-    /// lease ran out count until somebody takes them over.
-    pub async fn processing_rows(&self, pack: &PackName) -> Result<u64, StoreError> {
+    /// How many rows of `pack` are in work, over all runtimes, as the counters say, and of how many of them the lease had run out
+    /// at `now`: the same cost at any backlog, and a row read for each that is stale.
+    pub async fn processing_rows(&self, pack: &PackName, now: Timestamp) -> Result<ProcessingRows, StoreError> {
         let mut reader = self.reader().await?;
-        let values = values![pack.as_str(), work_state_code(WorkState::Processing)];
-        Ok(reader.connection().fetch_one(PROCESSING_ROWS, values).await?.unsigned(0)?)
+        let mut connection = reader.connection();
+        let now = link::database_now(&mut connection, self.lease_time).await?.unwrap_or(now);
+        let values = values![now.as_millis(), pack.as_str(), pack.as_str(), work_state_code(WorkState::Processing)];
+        let row = connection.fetch_one(PROCESSING_ROWS, values).await?;
+        Ok(ProcessingRows { rows: row.unsigned(0)?, stale: row.unsigned(1)? })
     }
 
     /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that
@@ -173,8 +187,18 @@ static SIZES: Statement = Statement::select(
 );
 
 /// A count is the sum over stripes; `SIGNED`, because a sum is a decimal number on some engines.
-const PROCESSING_ROWS: &str =
-    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND state = ?";
+///
+/// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each queue
+/// class. A lease holds to its last millisecond.
+const PROCESSING_ROWS: &str = "\
+    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
+    WHERE work_item.pack = scope.pack AND work_item.work_type = scope.work_type \
+    AND work_item.generation = scope.generation AND work_item.state IN (1, 2, 3) AND work_item.state = 3 \
+    AND work_item.queue_class = class.code AND work_item.turn < ?)), 0) AS SIGNED) \
+    FROM (SELECT pack, work_type, generation FROM work_item_counter WHERE pack = ? AND state = 3 \
+    GROUP BY pack, work_type, generation) AS scope \
+    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class) \
+    FROM work_item_counter WHERE pack = ? AND state = ?";
 
 /// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each generation,
 /// work type and state that the counters know, and each queue class.

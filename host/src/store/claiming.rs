@@ -11,10 +11,11 @@ use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
 use super::connection::Row;
 use super::replay;
 use super::statement::{Statement, Text};
-use super::stored::{Values, queue_class_code, work_state_code, work_type_code};
+use super::stored::{Values, queue_class_code, values, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
+use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
@@ -61,6 +62,11 @@ macro_rules! class_ranges {
 pub(super) static CLAIMABLE: Text =
     Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
 
+/// One row, whatever it says. The columns that [`CLAIMABLE`] reads, and what it is looked for by.
+const THE_ONE: &str = "\
+    SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state, pack, work_type, generation \
+    FROM work_item WHERE id = ?";
+
 /// Rows whose lease may have run out, rows whose delay may be over, and those that are ready.
 const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkState::Ready];
 
@@ -72,7 +78,8 @@ pub(super) static TAKE: Statement = Statement::update(
     "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
      AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
      AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9 \
-     AND work_item.queue_class = taken.column10",
+     AND work_item.queue_class = taken.column10 \
+     AND (work_item.projection_key IS NULL OR work_item.projection_active_key IS NOT NULL)",
 );
 
 pub(super) static TAKEN: Statement = Statement::select(
@@ -118,6 +125,11 @@ pub(super) async fn apply(
 }
 
 async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, sqlx::Error> {
+    let grant = Grant { lease: request.lease, lease_duration: request.lease_duration, now: request.now };
+    if let Some(id) = request.only {
+        let candidate = the_one(unit, &request, id).await?;
+        return take(unit, grant, candidate.into_iter().collect()).await;
+    }
     let rows_max = usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX);
     let mut found = look(unit, &request, rows_max).await?;
     if found.stale.len() < rows_max && !found.due.is_empty() {
@@ -127,8 +139,33 @@ async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<Claimed
     let mut candidates = found.stale;
     candidates.extend(found.ready);
     candidates.truncate(rows_max);
-    let grant = Grant { lease: request.lease, lease_duration: request.lease_duration, now: request.now };
     take(unit, grant, candidates).await
+}
+
+/// The row that was asked for by its id, if a claim that looked everywhere would take it.
+async fn the_one(
+    unit: &mut Unit<'_>,
+    request: &ClaimRequest,
+    id: WorkItemId,
+) -> Result<Option<Candidate>, sqlx::Error> {
+    let Some(row) = unit.connection.fetch_optional(THE_ONE, values![id.as_bytes().as_slice()]).await? else {
+        return Ok(None);
+    };
+    let scope = Scope {
+        pack: row.name(10)?,
+        work_type: row.work_type(11)?,
+        generation: GenerationNumber(row.unsigned_32(12)?),
+    };
+    let candidate = candidate(&row, &scope)?;
+    let now = unit.time(request.now).as_millis();
+    let in_time = match candidate.state {
+        WorkState::Processing => candidate.turn < now,
+        WorkState::Delayed => candidate.turn <= now && !request.stale_only,
+        WorkState::Ready => !request.stale_only,
+        WorkState::Blocked | WorkState::Done | WorkState::Dead => false,
+    };
+    let visible = scopes(request).contains(&scope) && request.classes.contains(candidate.class);
+    Ok((in_time && visible).then_some(candidate))
 }
 
 /// What a claim may take, each tier in its order.

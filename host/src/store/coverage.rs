@@ -78,20 +78,20 @@ static SEEN: Statement = Statement::select("(ordinal)", 1, uncovered!());
 static CURRENT: Statement = Statement::lock("(ordinal)", 1, uncovered!(), Lock::Update);
 
 /// An Event without a WorkItem.
-struct Uncovered {
-    ordinal: i64,
-    id: EventId,
+pub(super) struct Uncovered {
+    pub(super) ordinal: i64,
+    pub(super) id: EventId,
     namespace: Namespace,
     source_key: Option<String>,
     delivery_lane: Option<RouteName>,
-    scope: Scope,
+    pub(super) scope: Scope,
 }
 
 /// Looks for Events without a WorkItem. Reads the key of every Event, in short statements.
 pub(super) async fn gap(connection: &mut Connection<'_>) -> Result<CoverageGap, StoreError> {
     let mut gap = CoverageGap::default();
     for window in windows(connection).await? {
-        let missing = missing(connection, window).await?;
+        let missing = missing_in(connection, window, window_end(window)).await?;
         gap.events += missing.len() as u64;
         let room = GAP_EVENTS_SHOWN_MAX - gap.first.len();
         gap.first.extend(missing.into_iter().take(room).map(|(_, id)| id));
@@ -104,7 +104,7 @@ pub(super) async fn repair(connection: &mut Connection<'_>, env: &Env) -> Result
     let mut sequences = Sequences::load(connection).await?;
     let mut repair = CoverageRepair::default();
     for window in windows(connection).await? {
-        let missing = missing(connection, window).await?;
+        let missing = missing_in(connection, window, window_end(window)).await?;
         for batch in missing.chunks(REPAIR_EVENTS_MAX) {
             let ordinals: Vec<i64> = batch.iter().map(|(ordinal, _)| *ordinal).collect();
             let done = repair_batch(connection, &mut sequences, ordinals, env).await?;
@@ -117,14 +117,38 @@ pub(super) async fn repair(connection: &mut Connection<'_>, env: &Env) -> Result
 
 /// The ranges of ordinals, from the first Event to the last.
 async fn windows(connection: &mut Connection<'_>) -> Result<impl Iterator<Item = i64> + use<>, StoreError> {
-    let row = connection.fetch_one(BOUNDS, values![]).await?;
-    let (first, last): (Option<i64>, Option<i64>) = (row.value(0)?, row.value(1)?);
+    let (first, last) = bounds(connection).await?.unwrap_or((0, -1));
     let step = usize::try_from(WINDOW_ORDINALS).unwrap_or(usize::MAX);
-    Ok((first.unwrap_or(0)..=last.unwrap_or(-1)).step_by(step))
+    Ok((first..=last).step_by(step))
 }
 
-async fn missing(connection: &mut Connection<'_>, first: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
-    let rows = connection.fetch_all(GAP, values![first, first + WINDOW_ORDINALS]).await?;
+/// The ordinals of the first and the last Event.
+pub(super) async fn bounds(connection: &mut Connection<'_>) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = connection.fetch_one(BOUNDS, values![]).await?;
+    let (first, last): (Option<i64>, Option<i64>) = (row.value(0)?, row.value(1)?);
+    Ok(first.zip(last))
+}
+
+/// Where a window ends that begins here.
+pub(super) fn window_end(first: i64) -> i64 {
+    first + WINDOW_ORDINALS
+}
+
+/// The ordinals of Events in a range without a WorkItem.
+pub(super) async fn missing(connection: &mut Connection<'_>, first: i64, end: i64) -> Result<Vec<i64>, StoreError> {
+    Ok(missing_in(connection, first, end).await?.into_iter().map(|(ordinal, _)| ordinal).collect())
+}
+
+/// Those of these Events that have no WorkItem.
+pub(super) async fn uncovered_of(
+    connection: &mut Connection<'_>,
+    ordinals: Vec<i64>,
+) -> Result<Vec<Uncovered>, StoreError> {
+    Ok(SEEN.fetch(connection, ordinals, bind, uncovered).await?)
+}
+
+async fn missing_in(connection: &mut Connection<'_>, first: i64, end: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
+    let rows = connection.fetch_all(GAP, values![first, end]).await?;
     let missing = rows.iter().map(|row| Ok((row.value(0)?, EventId::from_bytes(row.bytes_16(1)?))));
     Ok(missing.collect::<Result<_, sqlx::Error>>()?)
 }
@@ -212,6 +236,7 @@ impl Uncovered {
             // What the route's rules would say is not known any more.
             queue_class: QueueClass::Default,
             coalesces: None,
+            projection: None,
             created_at: now,
             replays: None,
             action: None,

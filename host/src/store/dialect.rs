@@ -200,3 +200,22 @@ pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().is_some_and(|error| CODES.contains(&error.number()))
 }
+
+/// Whether a statement names a table or a column that is not there.
+///
+/// MariaDB and MySQL: 1054 a column, 1146 a table. SQLite has one code for all that is wrong with a statement, and says what.
+pub(super) fn is_missing(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        Some(error) => [1054, 1146].contains(&error.number()),
+        None => ["no such table: ", "no such column: "].iter().any(|said| error.message().contains(said)),
+    }
+}
+
+/// Whether a server does not let this user do it, whatever it was: 1142 and 1143 a right on a table or a column that the user lacks,
+/// 1290 and 1836 a server that takes no writes.
+pub(super) fn is_forbidden(error: &sqlx::Error) -> bool {
+    const CODES: [u16; 4] = [1142, 1143, 1290, 1836];
+    let sqlx::Error::Database(error) = error else { return false };
+    error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().is_some_and(|error| CODES.contains(&error.number()))
+}

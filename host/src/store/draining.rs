@@ -189,7 +189,7 @@ static MOVE: Statement = Statement::update(
 static END: Statement = Statement::update(
     "work_item",
     "state = 5, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
-     finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7",
+     projection_active_key = NULL, finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7",
     "ended",
     7,
     "work_item.ordinal = ended.column1 AND work_item.generation = ended.column2 AND work_item.state = ended.column3 \

@@ -11,6 +11,7 @@ use super::finish::{Disposition, Finish, Finished};
 use super::handoff::{self, Handoff};
 use super::lane::{self, LaneIds};
 use super::outbox::Emitted;
+use super::records;
 use super::statement::Statement;
 use super::stored::{Values, work_state_code};
 use super::unit::{Answers, Scope, Unit, all_written};
@@ -21,6 +22,7 @@ use crate::model::message::NewMessage;
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
+use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
 
@@ -30,7 +32,7 @@ pub(super) static LOAD: Statement = Statement::lock(
     "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
-     work_item.queue_class, work_item.coalesces FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     work_item.queue_class, work_item.coalesces, work_item.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
@@ -40,9 +42,10 @@ pub(super) static END: Statement = Statement::update(
      run_after = ended.column7, \
      attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
      note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
-     failure_message = coalesce(ended.column14, failure_message), lease_token = NULL",
+     failure_message = coalesce(ended.column14, failure_message), output_digest = ended.column16, lease_token = NULL, \
+     projection_active_key = CASE WHEN ended.column4 = 4 OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END",
     "ended",
-    15,
+    16,
     "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
      AND work_item.epoch = ended.column3",
 );
@@ -66,7 +69,7 @@ pub(super) static HELD: Statement = Statement::select(
 
 static LEAVE_LANE: Statement = Statement::update(
     "work_item",
-    "source_lane_id = NULL, delivery_lane_id = NULL",
+    "source_lane_id = NULL, delivery_lane_id = NULL, projection_active_key = NULL",
     "skipped",
     1,
     "work_item.ordinal = skipped.column1 AND work_item.state = 5",
@@ -89,6 +92,7 @@ struct Row {
     failures: u32,
     queue_class: QueueClass,
     coalesces: Option<String>,
+    is_projection: bool,
 }
 
 /// What is written into a row whose execution ended.
@@ -104,6 +108,7 @@ struct End {
     ignored: bool,
     note: Option<String>,
     failure: Option<Failure>,
+    record: Option<RunRecord>,
 }
 
 /// Applies finishes in order. Returns with the answers what the executions emitted, which is still to be stored.
@@ -147,7 +152,7 @@ pub(super) async fn finish(
 /// Writes the ends, and lets lanes go on. Returns the successors that were claimed, with the finishes that they go with.
 async fn write(
     unit: &mut Unit<'_>,
-    ends: Vec<End>,
+    mut ends: Vec<End>,
     handoffs: Vec<Handoff>,
 ) -> Result<Vec<(usize, ClaimedWorkItem)>, sqlx::Error> {
     let mut left = Vec::new();
@@ -157,8 +162,10 @@ async fn write(
         left.extend(end.lets_lanes_go_on().then_some(end.row.lanes));
     }
     let expected = ends.len();
+    let records = ends.iter_mut().filter_map(End::take_reads).collect();
     let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
+    records::keep(unit, records).await?;
     let latest = handoff::supersede(unit, handoffs).await?;
     lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await?;
     handoff::claim(unit, latest).await
@@ -199,10 +206,12 @@ impl End {
             ignored: false,
             note: None,
             failure: None,
+            record: None,
             row,
         };
         match disposition {
-            Disposition::Done { note, ignored, messages } => {
+            Disposition::Done { note, ignored, messages, record } => {
+                end.record = Some(record);
                 end.state = WorkState::Done;
                 end.finished_at = Some(now);
                 (end.note, end.ignored) = (note, ignored);
@@ -212,7 +221,8 @@ impl End {
                 end.state = WorkState::Delayed;
                 end.turn = run_after.as_millis();
                 end.run_after = run_after;
-                end.leaves_lanes = leaves_lane;
+                // A projection's generation is not over: the next one waits for its end, whatever others do.
+                end.leaves_lanes = leaves_lane && !end.row.is_projection;
                 end.failures += 1;
                 end.failure = Some(failure);
             }
@@ -226,6 +236,13 @@ impl End {
             Disposition::Release => end.attempt = end.attempt.saturating_sub(1),
         }
         (end, Vec::new())
+    }
+
+    /// What was read for it, if it succeeded and anything was.
+    fn take_reads(&mut self) -> Option<(i64, RecordedReads)> {
+        let record = self.record.as_mut()?;
+        let reads = std::mem::replace(&mut record.reads, RecordedReads::NONE);
+        (reads != RecordedReads::NONE).then_some((self.row.ordinal, reads))
     }
 
     /// Whether the next in its lanes become their heads.
@@ -243,6 +260,7 @@ impl End {
         values.push(end.ignored).push(end.note);
         let (class, message) = end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
         values.push(class).push(message).push(lanes.delivery);
+        values.push(end.record.map(|record| record.output_digest.to_vec()));
     }
 }
 
@@ -353,6 +371,7 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
                     failures: row.unsigned_32(15)?,
                     queue_class: row.queue_class(16)?,
                     coalesces: row.value(17)?,
+                    is_projection: row.value(18)?,
                 })
             },
         )

@@ -7,6 +7,7 @@ use super::{Store, StoreError};
 use crate::model::failure::Failure;
 use crate::model::ids::{LeaseToken, WorkItemId};
 use crate::model::message::NewMessage;
+use crate::model::reading::RunRecord;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
 
@@ -47,6 +48,8 @@ pub enum Disposition {
         ignored: bool,
         /// What it emits.
         messages: Vec<NewMessage>,
+        /// What makes it comparable with another run.
+        record: RunRecord,
     },
     /// It failed and is tried again. With [`Disposition::Dead`] the only way to spend the failure budget.
     Retry {

@@ -22,7 +22,7 @@ use super::sweep::{self, Suspect};
 use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
 use super::unit::Unit;
 use super::withdrawals::{self, Withdraw};
-use super::{claiming, draining, finalize, gates, materialize};
+use super::{claiming, confirm, draining, finalize, gates, materialize};
 use crate::model::ids::{MessageId, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
@@ -63,6 +63,8 @@ pub(super) enum Control {
     Install(Installation, Reply<Installed>),
     Activate(Activation, Reply<Activated>),
     Drain(Drain, Reply<DrainedRows>),
+    /// Every Event below this ordinal has its WorkItem.
+    MarkCovered(i64, Reply<()>),
     DrainActions(ActionDrain, Reply<DrainedRows>),
     /// Begins and ends a transaction.
     Probe(Reply<()>),
@@ -99,6 +101,7 @@ impl Control {
             | Control::Checkpoint(..)
             | Control::Install(..)
             | Control::Activate(..)
+            | Control::MarkCovered(..)
             | Control::Probe(_)
             | Control::RestartLog
             | Control::Close(_) => 1,
@@ -177,6 +180,7 @@ pub(super) struct Group {
     installations: Batch<Installation, Installed>,
     activations: Batch<Activation, Activated>,
     drains: Batch<Drain, DrainedRows>,
+    coverage_marks: Batch<i64, ()>,
     action_drains: Batch<ActionDrain, DrainedRows>,
     finishes: Batch<Finish, Finished>,
     renewals: Batch<Renewal, Vec<WorkItemId>>,
@@ -241,6 +245,7 @@ impl Group {
             Control::Install(installation, reply) => self.installations.push(installation, reply),
             Control::Activate(activation, reply) => self.activations.push(activation, reply),
             Control::Drain(drain, reply) => self.drains.push(drain, reply),
+            Control::MarkCovered(ordinal, reply) => self.coverage_marks.push(ordinal, reply),
             Control::DrainActions(drain, reply) => self.action_drains.push(drain, reply),
             Control::Probe(reply) => self.probes.push((), reply),
             Control::RestartLog => self.restart_log = true,
@@ -276,6 +281,7 @@ impl Group {
         self.renewals.answers = finalize::renew(unit, self.renewals.requests(afterwards)).await?;
         self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
         self.drains.answers = draining::apply(unit, self.drains.requests(afterwards)).await?;
+        self.coverage_marks.answers = confirm::apply(unit, self.coverage_marks.requests(afterwards)).await?;
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
@@ -365,6 +371,7 @@ impl Group {
         self.installations.settle(outcome);
         self.activations.settle(outcome);
         self.drains.settle(outcome);
+        self.coverage_marks.settle(outcome);
         self.action_drains.settle(outcome);
         self.finishes.settle(outcome);
         self.renewals.settle(outcome);

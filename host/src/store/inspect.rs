@@ -5,6 +5,7 @@
 use super::claim::{EVENTS, event};
 use super::connection::Row;
 use super::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
+use super::records;
 use super::statement::Text;
 use super::stored::{Values, values};
 use super::{Store, StoreError};
@@ -14,6 +15,8 @@ use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
+use crate::model::reading::RecordedReads;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 
@@ -133,12 +136,50 @@ pub struct WorkItemDetail {
     pub finished_at: Option<Timestamp>,
     /// The source key of its lane.
     pub source_key: Option<String>,
+    /// Its class.
+    pub queue_class: QueueClass,
+    /// How it stands in the projection of its source, if it is a generation of one.
+    pub projection: Option<ProjectionPart>,
     /// The WorkItem that it replays.
     pub replay_of: Option<WorkItemId>,
     /// When it was replayed itself.
     pub replayed_at: Option<Timestamp>,
     /// The action that it applies.
     pub action: Option<MessageId>,
+    /// What its output hashes to, if it is done and was executed since that is recorded.
+    pub output_digest: Option<[u8; 32]>,
+    /// What was read for it.
+    pub reads: RecordedReads,
+}
+
+/// How a generation stands in the projection of its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectionPart {
+    /// It stands for its source: it runs, or will.
+    Active,
+    /// It follows when the active one ends, unless a later one takes its place.
+    Queued,
+    /// It has ended, or was superseded while it was queued.
+    Ended,
+}
+
+impl ProjectionPart {
+    /// The word for it in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ProjectionPart::Active => "active",
+            ProjectionPart::Queued => "queued",
+            ProjectionPart::Ended => "ended",
+        }
+    }
+
+    fn of(state: WorkState, active: bool) -> Self {
+        match (active, state.is_terminal()) {
+            (true, _) => ProjectionPart::Active,
+            (false, false) => ProjectionPart::Queued,
+            (false, true) => ProjectionPart::Ended,
+        }
+    }
 }
 
 /// Which messages to list.
@@ -247,7 +288,9 @@ macro_rules! work_item_query {
              work_item.generation, work_item.state, work_item.attempt, work_item.failures, work_item.run_after, \
              work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
              work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at, \
-             (SELECT message.id FROM message WHERE message.ordinal = work_item.action) FROM ",
+             (SELECT message.id FROM message WHERE message.ordinal = work_item.action), work_item.queue_class, \
+             work_item.projection_key IS NOT NULL, work_item.projection_active_key IS NOT NULL, \
+             work_item.output_digest, work_item_read.total, work_item_read.bytes, work_item_read.records FROM ",
             $predicate
         )
     };
@@ -256,16 +299,19 @@ macro_rules! work_item_query {
 /// The WorkItems that an Event's delivery brought are a range of ordinals.
 static WORK_ITEMS_OF_EVENT: Text = Text::new(work_item_query!(
     "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
-     WHERE event.id = ?"
+     LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ?"
 ));
 
 static REPLAYS_OF_EVENT: Text = Text::new(work_item_query!(
-    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal WHERE event.id = ? \
+    "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal \
+     LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ? \
      ORDER BY work_item.ordinal DESC LIMIT ?"
 ));
 
-static WORK_ITEM: Text =
-    Text::new(work_item_query!("work_item CROSS JOIN event ON event.id = work_item.event_id WHERE work_item.id = ?"));
+static WORK_ITEM: Text = Text::new(work_item_query!(
+    "work_item CROSS JOIN event ON event.id = work_item.event_id \
+         LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE work_item.id = ?"
+));
 
 static MESSAGES_OF_EVENT: Text = Text::new(concat!(
     "SELECT ",
@@ -306,9 +352,13 @@ fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
         created_at: row.time(15)?,
         finished_at: row.optional_time(16)?,
         source_key,
+        queue_class: row.queue_class(21)?,
+        projection: row.value::<bool>(22)?.then_some(ProjectionPart::of(state, row.value(23)?)),
         replay_of: row.optional_bytes_16(18)?.map(WorkItemId::from_bytes),
         replayed_at: row.optional_time(19)?,
         action,
+        output_digest: row.optional_bytes_32(24)?,
+        reads: records::read(row, 25)?,
     })
 }
 

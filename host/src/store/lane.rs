@@ -35,6 +35,7 @@ pub(super) struct LaneKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LaneIds {
     pub(super) delivery: Option<i64>,
+    /// Of its source, or of the projection that it is a generation of.
     pub(super) source: Option<i64>,
 }
 
@@ -130,9 +131,11 @@ pub(super) static IN_DELIVERY_LANES: Statement =
 pub(super) static IN_SOURCE_LANES: Statement =
     Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
 
+/// Who becomes ready and is a projection's generation is its active one from here on.
 pub(super) static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
-    "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal",
+    "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal, \
+     projection_active_key = CASE WHEN waiting.column3 = 1 THEN projection_key END",
     "waiting",
     3,
     "work_item.ordinal = waiting.column1 AND work_item.state = 0",
@@ -226,7 +229,7 @@ impl LaneIds {
     fn of_mut(&mut self, kind: LaneKind) -> &mut Option<i64> {
         match kind {
             LaneKind::Delivery => &mut self.delivery,
-            LaneKind::Source => &mut self.source,
+            LaneKind::Source | LaneKind::Projection => &mut self.source,
         }
     }
 

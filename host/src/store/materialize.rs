@@ -16,7 +16,7 @@
 //! An Event that is durable without its WorkItem gets it with the next delivery of its key, unless that conflicts.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::actions::Applies;
 use super::authority::Authority;
@@ -24,6 +24,7 @@ use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
 use super::enqueue::{Delivery, Enqueued, NewEvent};
 use super::lane::{LaneKey, Lanes};
+use super::projection::{self, Part, Projection};
 use super::statement::{Reads, Statement};
 use super::stored::{queue_class_code, work_state_code, work_type_code};
 use super::unit::{Answers, Scope, Unit};
@@ -70,8 +71,8 @@ static INSERT_EVENTS: Statement = Statement::insert(
 static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
      delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
-     replay_event, queue_class, coalesces, action)",
-    24,
+     replay_event, queue_class, coalesces, action, projection_key, projection_active_key)",
+    26,
     Conflict::Fail,
 );
 
@@ -137,6 +138,8 @@ pub(super) struct PlannedWorkItem {
     pub(super) queue_class: QueueClass,
     /// The route of which a later one of its source makes it superfluous.
     pub(super) coalesces: Option<RouteName>,
+    /// The projection of its source that it stands in, and in no other lane.
+    pub(super) projection: Option<Projection>,
     pub(super) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(super) replays: Option<(WorkItemId, i64)>,
@@ -254,6 +257,7 @@ impl Plan {
                 delivery_lane: known.delivery_lane.clone(),
                 queue_class,
                 coalesces: coalesces(delivery),
+                projection: projection(delivery, known.source_key.as_deref()),
                 created_at: delivery.received_at,
                 replays: None,
                 action: None,
@@ -298,16 +302,22 @@ pub(super) async fn store_work_items(
 ) -> Result<(), sqlx::Error> {
     lanes.load(unit, items.iter().flat_map(PlannedWorkItem::lanes).collect()).await?;
     let mut placed = Vec::with_capacity(items.len());
+    let mut queued = BTreeMap::new();
     for item in items {
         let place = lanes.append(unit, item.lanes().collect(), item.ordinal, item.created_at);
         let state = place.blockers.state();
         unit.count_work_items(&item.scope, None, state, 1);
         unit.work_changed |= state == WorkState::Ready;
+        if item.generation_of().is_some() && state == WorkState::Blocked {
+            queued.extend(place.lanes.source.map(|line| (line, item.created_at)));
+        }
         placed.push((item, place));
     }
     lanes.save(unit).await?;
     INSERT_WORK_ITEMS
         .write(&mut unit.connection, placed, |values, (item, place)| {
+            let generation_of = item.generation_of().map(str::to_owned);
+            let active = generation_of.clone().filter(|_| place.blockers.state() == WorkState::Ready);
             values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
             let Scope { pack, work_type, generation } = item.scope;
             values.push(work_type_code(work_type)).push(item.namespace.as_str()).push(pack.as_str());
@@ -321,34 +331,48 @@ pub(super) async fn store_work_items(
                 .push(event.or(item.action.and_then(|action| action.event)))
                 .push(queue_class_code(item.queue_class))
                 .push(item.coalesces.as_ref().map(RouteName::as_str))
-                .push(item.action.map(|action| action.message));
+                .push(item.action.map(|action| action.message))
+                .push(generation_of)
+                .push(active);
         })
         .await?;
-    Ok(())
+    projection::supersede(unit, queued).await
 }
 
 impl PlannedWorkItem {
     /// The lanes that it stands in, one of each kind at most.
     fn lanes(&self) -> impl Iterator<Item = LaneKey> + '_ {
-        lanes(&self.namespace, &self.scope.pack, self.delivery_lane.as_ref(), self.source_key.as_deref())
+        let projection = self.projection.as_ref().map(|projection| &projection.route);
+        let (namespace, pack) = (&self.namespace, &self.scope.pack);
+        lanes(namespace, pack, self.delivery_lane.as_ref(), projection, self.source_key.as_deref())
+    }
+
+    /// The source whose projection it is a generation of.
+    fn generation_of(&self) -> Option<&str> {
+        let is_generation = self.projection.as_ref().is_some_and(|projection| projection.part == Part::Generation);
+        self.source_key.as_deref().filter(|_| is_generation)
     }
 }
 
-/// A delivery lane and the lane of a source.
+/// The line of the projection that `projection` names, or a delivery lane and the lane of a source.
 fn lanes<'a>(
     namespace: &'a Namespace,
     pack: &'a PackName,
     route: Option<&'a RouteName>,
+    projection: Option<&'a RouteName>,
     source: Option<&'a str>,
 ) -> impl Iterator<Item = LaneKey> + 'a {
+    let line = projection.zip(source).map(|(route, source)| projection::line(namespace, pack, route, source));
+    let (route, source) = if line.is_some() { (None, None) } else { (route, source) };
     let delivery = route.map(|route| (LaneKind::Delivery, route.as_str()));
     let source = source.map(|source| (LaneKind::Source, source));
-    delivery.into_iter().chain(source).map(|(kind, key)| LaneKey {
+    let lanes = delivery.into_iter().chain(source).map(|(kind, key)| LaneKey {
         kind,
         namespace: namespace.clone(),
         pack: pack.clone(),
         key: key.to_owned(),
-    })
+    });
+    lanes.chain(line)
 }
 
 /// The Events that are durable, and in an embedded database, where nobody else changes them, the lanes too.
@@ -358,8 +382,9 @@ async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<E
     let mut lane_keys = HashSet::new();
     for (delivery, event) in events {
         keys.insert(EventKey::of(delivery, event));
-        let route = in_delivery_lane(delivery);
-        lane_keys.extend(lanes(&delivery.namespace, &delivery.pack, route.as_ref(), event.source_key.as_deref()));
+        let (route, source) = (in_delivery_lane(delivery), event.source_key.as_deref());
+        let projection = projection(delivery, source).map(|projection| projection.route);
+        lane_keys.extend(lanes(&delivery.namespace, &delivery.pack, route.as_ref(), projection.as_ref(), source));
     }
     let engine = unit.connection.engine();
     let mut reads = Reads::of(engine);
@@ -403,7 +428,17 @@ fn in_delivery_lane(delivery: &Delivery) -> Option<RouteName> {
 fn coalesces(delivery: &Delivery) -> Option<RouteName> {
     match delivery.coalescing {
         Coalescing::LatestBySource => Some(delivery.route.clone()),
-        Coalescing::None => None,
+        Coalescing::None | Coalescing::SourceProjection => None,
+    }
+}
+
+/// The projection that a delivery's event about `source` is a generation of.
+fn projection(delivery: &Delivery, source: Option<&str>) -> Option<Projection> {
+    match delivery.coalescing {
+        Coalescing::SourceProjection => {
+            source.map(|_| Projection { route: delivery.route.clone(), part: Part::Generation })
+        }
+        Coalescing::None | Coalescing::LatestBySource => None,
     }
 }
 

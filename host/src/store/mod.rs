@@ -36,6 +36,7 @@ mod withdrawals;
 
 mod behaviour;
 mod checkpoint;
+mod confirm;
 mod coverage;
 mod durability;
 mod examine;
@@ -56,6 +57,8 @@ mod lane;
 mod listing;
 mod materialize;
 mod outbox;
+mod projection;
+mod records;
 mod transitions;
 
 mod connection;
@@ -73,7 +76,8 @@ pub(crate) mod testing;
 mod tests;
 
 pub use change::QueueMark;
-pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
+pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
+pub use confirm::{CoverageWatch, Gap, GapKind};
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
 pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
@@ -84,7 +88,7 @@ pub use finish::{Disposition, Finish, Finished, Successor};
 pub use gates::{GateChange, GateRow, SetBy};
 pub use inspect::{
     ActionDetail, EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX,
-    Page, PageRequest, WorkItemDetail,
+    Page, PageRequest, ProjectionPart, WorkItemDetail,
 };
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{
@@ -94,6 +98,7 @@ pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
 pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
+pub use readers::PoolWaits;
 pub use replay::Replayed;
 pub use runtimes::{RUNTIMES_MAX, Runtimes};
 pub use schema::{MigrationReport, migrate};
@@ -183,7 +188,7 @@ impl Store {
     async fn open_file(directory: Directory, options: &StoreOptions, env: Env) -> Result<Self, StoreError> {
         let connection = schema::open(&directory, options.shards).await?;
         let path = directory.database();
-        let readers = Readers::of_file(path.clone(), options.readers, options.read_timeout)?;
+        let readers = Readers::of_file(path.clone(), options.readers, options.read_timeout, env.clone())?;
         let readers = Arc::new(readers);
         let link = Link::file(connection, &path).await?;
         let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
@@ -198,7 +203,7 @@ impl Store {
         env: Env,
     ) -> Result<Self, StoreError> {
         let server = Arc::new(Server::open(url, options.shards, PACKET_BYTES_MIN).await?);
-        let readers = Arc::new(Readers::of_server(&server, options.readers, options.read_timeout));
+        let readers = Arc::new(Readers::of_server(&server, options.readers, options.read_timeout, env.clone()));
         let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
         let writer = Writer::of_server(parts, &server, options)?;
         Ok(Self { writer: Arc::new(writer), readers, shards: options.shards, lease_time: options.lease_time })
@@ -231,6 +236,11 @@ impl Store {
     pub async fn close(&self) {
         // An error says that it is closed already.
         let _ = self.writer.close().await;
+    }
+
+    /// How long readers waited for a connection since the last call; one caller.
+    pub fn take_pool_waits(&self) -> PoolWaits {
+        self.readers.take_waits()
     }
 
     async fn reader(&self) -> Result<Reader, StoreError> {

@@ -1,6 +1,7 @@
 //! The reader pool: connections that only read, for reads that decide nothing.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -14,12 +15,30 @@ use super::dialect::Engine;
 use super::file::FileIdentity;
 use super::schema;
 use super::server::Server;
+use crate::env::Env;
 
 /// The pool.
 pub(super) struct Readers {
     connections: u32,
     timeout: Duration,
     pool: Pool,
+    env: Env,
+    waits: Waits,
+}
+
+/// Waits for a connection since they were last taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolWaits {
+    /// The longest of those that ended.
+    pub longest: Duration,
+    /// How many ended without a connection.
+    pub given_up: u64,
+}
+
+#[derive(Default)]
+struct Waits {
+    longest_micros: AtomicU64,
+    given_up: AtomicU64,
 }
 
 enum Pool {
@@ -45,18 +64,25 @@ impl Reader {
 }
 
 impl Readers {
-    pub(super) fn of_file(path: PathBuf, connections: u32, timeout: Duration) -> std::io::Result<Self> {
+    pub(super) fn of_file(path: PathBuf, connections: u32, timeout: Duration, env: Env) -> std::io::Result<Self> {
         let file = FileIdentity::of(&path)?;
         let current = RwLock::new((file, file_pool(&path, connections, timeout)));
-        Ok(Self { connections, timeout, pool: Pool::File { path, current } })
+        Ok(Self { connections, timeout, pool: Pool::File { path, current }, env, waits: Waits::default() })
     }
 
-    pub(super) fn of_server(server: &Arc<Server>, connections: u32, timeout: Duration) -> Self {
+    pub(super) fn of_server(server: &Arc<Server>, connections: u32, timeout: Duration, env: Env) -> Self {
         let pool = MySqlPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(timeout)
             .connect_lazy_with(server.options());
-        Self { connections, timeout, pool: Pool::Server { pool, engine: server.engine() } }
+        let pool = Pool::Server { pool, engine: server.engine() };
+        Self { connections, timeout, pool, env, waits: Waits::default() }
+    }
+
+    /// How many connections there are at most.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> u32 {
+        self.connections
     }
 
     /// What is read from.
@@ -67,7 +93,28 @@ impl Readers {
         }
     }
 
+    /// Waits for a connection.
     pub(super) async fn acquire(&self) -> Result<Reader, sqlx::Error> {
+        let since = self.env.clock.monotonic();
+        let reader = self.acquire_one().await;
+        let waited = self.env.clock.monotonic().saturating_sub(since);
+        let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.waits.longest_micros.fetch_max(waited, Ordering::Relaxed);
+        if matches!(reader, Err(sqlx::Error::PoolTimedOut)) {
+            self.waits.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+        reader
+    }
+
+    /// How long it took to get one since this was last asked.
+    pub(super) fn take_waits(&self) -> PoolWaits {
+        PoolWaits {
+            longest: Duration::from_micros(self.waits.longest_micros.swap(0, Ordering::Relaxed)),
+            given_up: self.waits.given_up.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    async fn acquire_one(&self) -> Result<Reader, sqlx::Error> {
         match &self.pool {
             Pool::File { current, .. } => {
                 let pool = current.read().unwrap_or_else(PoisonError::into_inner).1.clone();

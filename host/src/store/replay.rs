@@ -15,6 +15,7 @@ use super::connection::Row;
 use super::dialect::Lock;
 use super::lane::{LaneIds, Lanes};
 use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
+use super::projection::{Part, Projection};
 use super::statement::Statement;
 use super::stored::{Values, work_type_code};
 use super::unit::{Answers, Scope, Unit, all_written};
@@ -90,7 +91,7 @@ static HOLD_PARENTS: Statement = Statement::lock(
     1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
-     work_item.action FROM wanted \
+     work_item.action, work_item.projection_key IS NOT NULL FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
@@ -114,6 +115,7 @@ static RESERVE: Statement = Statement::update(
 struct Input {
     ordinal: i64,
     source_key: Option<String>,
+    route: RouteName,
     delivery_lane: Option<RouteName>,
     replayed_at: Option<Timestamp>,
 }
@@ -127,6 +129,7 @@ struct Parent {
     state: WorkState,
     lanes: LaneIds,
     queue_class: QueueClass,
+    is_projection: bool,
     /// The ordinal of the message that it applies.
     action: Option<i64>,
 }
@@ -204,6 +207,7 @@ impl Plan {
             queue_class: parent.queue_class,
             // Somebody asked for it: nothing makes it superfluous.
             coalesces: None,
+            projection: parent.is_projection.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
             action: parent.action.map(|message| Applies { message, event: Some(event.ordinal) }),
@@ -245,6 +249,7 @@ async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<Ha
             let input = Input {
                 ordinal: row.value(1)?,
                 source_key: row.value(2)?,
+                route: row.name(4)?,
                 delivery_lane: delivery_lane(row, 4)?,
                 replayed_at: row.optional_time(3)?,
             };
@@ -268,6 +273,7 @@ fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
         lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
         queue_class: row.queue_class(10)?,
         action: row.value(11)?,
+        is_projection: row.value(12)?,
     };
     Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
 }

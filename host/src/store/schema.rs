@@ -193,8 +193,13 @@ enum Version {
     Foreign,
 }
 
+/// The newest version of the embedded database's schema.
+pub(super) fn latest_version() -> i64 {
+    latest(&MIGRATOR)
+}
+
 /// The newest version that a migrator knows.
-fn latest(migrator: &Migrator) -> i64 {
+pub(super) fn latest(migrator: &Migrator) -> i64 {
     migrator.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 

@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::coverage::{self, CoverageRepair};
 use super::dialect::{Conflict, Engine};
 use super::examine::{self, Behaviour, Examination, ServerFacts};
-use super::schema::{MigrationReport, report};
+use super::schema::{MigrationReport, latest, report};
 use super::statement::Statement;
 use super::stored::values;
 use super::{LeaseTime, StoreError, link};
@@ -89,6 +89,11 @@ impl Server {
     }
 }
 
+/// The newest version of the schema on a server.
+pub(super) fn latest_version() -> i64 {
+    latest(&MIGRATOR)
+}
+
 /// Brings the schema of a server's database up to date.
 pub(super) async fn migrate(url: &DatabaseUrl) -> Result<MigrationReport, StoreError> {
     let mut connection = connect(&url.0).await.map_err(|error| unreachable(&error))?;
@@ -112,6 +117,19 @@ impl FromStr for DatabaseUrl {
         }
         let options = options.charset("utf8mb4").collation("utf8mb4_bin").statement_cache_capacity(STATEMENTS_MAX);
         Ok(Self(options.disable_statement_logging()))
+    }
+}
+
+#[cfg(test)]
+impl DatabaseUrl {
+    /// The same database, for another user without a password.
+    pub(super) fn for_user(&self, user: &str) -> Self {
+        Self(self.0.clone().username(user))
+    }
+
+    /// The database's name.
+    pub(super) fn database(&self) -> &str {
+        self.0.get_database().unwrap_or_default()
     }
 }
 

@@ -1,4 +1,8 @@
 //! Statistics from incremental counters: the same cost at any backlog.
+//!
+//! They are of the work types that this program knows (1 and 2 in the statements, as claims have them): rows of others are as invisible
+//! here as they are to claims. `ready` has the heads of lanes only, and of projections the active generations, as claims do; what they
+//! leave to `exact` is the time.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +26,11 @@ const WORK_ITEMS: i64 = 0;
 
 /// `SIGNED`, because a sum is a decimal number on some engines.
 const COUNTERS: &str = "\
-    SELECT 0, state, CAST(sum(count) AS SIGNED) FROM work_item_counter GROUP BY state \
+    SELECT 0, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN (1, 2) GROUP BY state \
     UNION ALL SELECT 1, state, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state";
 
 const ROWS: &str = "\
-    SELECT 0, state, count(*) FROM work_item GROUP BY state \
+    SELECT 0, state, count(*) FROM work_item WHERE work_type IN (1, 2) GROUP BY state \
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state";
 
 /// When the oldest of the attempts was admitted whose outcome nobody knows. Each engine by an index that holds these rows.

@@ -28,7 +28,7 @@ pub(super) struct Damaged {
     found: String,
 }
 
-fn damaged(what: &'static str, found: impl ToString) -> sqlx::Error {
+pub(super) fn damaged(what: &'static str, found: impl ToString) -> sqlx::Error {
     sqlx::Error::Decode(Box::new(Damaged { what, found: found.to_string() }))
 }
 
@@ -62,6 +62,7 @@ pub(super) const fn lane_kind_code(kind: LaneKind) -> i64 {
     match kind {
         LaneKind::Source => 1,
         LaneKind::Delivery => 2,
+        LaneKind::Projection => 3,
     }
 }
 
@@ -245,6 +246,11 @@ impl Row {
         bytes.try_into().map_err(|_| damaged("id", format_args!("{} bytes", bytes.len())))
     }
 
+    pub(super) fn optional_bytes_32(&self, index: usize) -> Result<Option<[u8; 32]>, sqlx::Error> {
+        let Some(bytes) = self.value::<Option<&[u8]>>(index)? else { return Ok(None) };
+        bytes.try_into().map(Some).map_err(|_| damaged("hash", format_args!("{} bytes", bytes.len())))
+    }
+
     pub(super) fn optional_bytes_16(&self, index: usize) -> Result<Option<[u8; 16]>, sqlx::Error> {
         let Some(bytes) = self.value::<Option<&[u8]>>(index)? else { return Ok(None) };
         bytes.try_into().map(Some).map_err(|_| damaged("id", format_args!("{} bytes", bytes.len())))
@@ -322,7 +328,7 @@ impl Row {
 
     pub(super) fn lane_kind(&self, index: usize) -> Result<LaneKind, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let all = [LaneKind::Delivery, LaneKind::Source];
+        let all = [LaneKind::Delivery, LaneKind::Source, LaneKind::Projection];
         all.into_iter().find(|kind| lane_kind_code(*kind) == code).ok_or_else(|| damaged("kind of lane", code))
     }
 
@@ -341,7 +347,7 @@ impl Row {
 }
 
 fn failure_class(word: &str) -> Option<FailureClass> {
-    const ALL: [FailureClass; 10] = [
+    const ALL: [FailureClass; 12] = [
         FailureClass::Retry { delay: None },
         FailureClass::Rejected,
         FailureClass::InvalidInput,
@@ -351,6 +357,8 @@ fn failure_class(word: &str) -> Option<FailureClass> {
         FailureClass::Deadline,
         FailureClass::Memory,
         FailureClass::BadOutput,
+        FailureClass::ReadFailed { delay: None },
+        FailureClass::ReadRefused,
         FailureClass::Host,
     ];
     ALL.into_iter().find(|class| class.as_str() == word)

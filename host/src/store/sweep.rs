@@ -32,7 +32,8 @@ pub struct Sweep {
     pub next: SweepCursor,
 }
 
-/// How far the sweeps have come: the last lane of each kind.
+/// How far the sweeps have come: the last lane of each kind. Projections' lines are swept with the lanes of sources, in whose
+/// place they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SweepCursor {
     delivery: i64,
@@ -66,14 +67,14 @@ impl SweepCursor {
     fn of(self, kind: LaneKind) -> i64 {
         match kind {
             LaneKind::Delivery => self.delivery,
-            LaneKind::Source => self.source,
+            LaneKind::Source | LaneKind::Projection => self.source,
         }
     }
 
     fn of_mut(&mut self, kind: LaneKind) -> &mut i64 {
         match kind {
             LaneKind::Delivery => &mut self.delivery,
-            LaneKind::Source => &mut self.source,
+            LaneKind::Source | LaneKind::Projection => &mut self.source,
         }
     }
 }
@@ -129,7 +130,7 @@ static SOURCE_LINES: Statement =
 async fn waited_in(connection: &mut Connection<'_>, kind: LaneKind, after: i64) -> Result<Vec<i64>, sqlx::Error> {
     let text = match kind {
         LaneKind::Delivery => NEXT_DELIVERY,
-        LaneKind::Source => NEXT_SOURCE,
+        LaneKind::Source | LaneKind::Projection => NEXT_SOURCE,
     };
     let mut lanes: Vec<i64> = Vec::new();
     while lanes.len() < SWEEP_LANES_MAX {
@@ -143,7 +144,7 @@ async fn waited_in(connection: &mut Connection<'_>, kind: LaneKind, after: i64) 
 async fn look(connection: &mut Connection<'_>, kind: LaneKind, lanes: Vec<i64>) -> Result<Vec<Seen>, sqlx::Error> {
     let lines = match kind {
         LaneKind::Delivery => &DELIVERY_LINES,
-        LaneKind::Source => &SOURCE_LINES,
+        LaneKind::Source | LaneKind::Projection => &SOURCE_LINES,
     };
     let bind = |values: &mut Values, lane_id: i64| {
         values.push(lane_id);
@@ -155,7 +156,7 @@ fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
     let (lane_id, first, other) = (row.value(0)?, row.value(1)?, row.value::<Option<i64>>(4)?);
     let lanes = match kind {
         LaneKind::Delivery => LaneIds { delivery: Some(lane_id), source: other },
-        LaneKind::Source => LaneIds { delivery: other, source: Some(lane_id) },
+        LaneKind::Source | LaneKind::Projection => LaneIds { delivery: other, source: Some(lane_id) },
     };
     Ok(Seen {
         suspect: Suspect { kind, lane_id, first, lanes },

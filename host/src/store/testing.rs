@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 pub(crate) use super::loss::Loss;
+use super::readers::Reader;
 use super::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent,
     PeekRequest, Store, StoreOptions,
@@ -21,6 +22,7 @@ use crate::model::message::{NewAction, NewMessage};
 use crate::model::names::{DestinationName, Namespace, PackName};
 use crate::model::pack::{self, GenerationNumber};
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::reading::RunRecord;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 
@@ -73,7 +75,7 @@ pub(crate) fn env(clock: &Arc<ManualClock>) -> Env {
 
 /// A success that emits these messages.
 pub(crate) fn done(messages: Vec<NewMessage>) -> Disposition {
-    Disposition::Done { note: None, ignored: false, messages }
+    Disposition::Done { note: None, ignored: false, messages, record: RunRecord::none() }
 }
 
 impl Fixture {
@@ -203,6 +205,7 @@ impl Fixture {
             work_types: vec![WorkType::ConnectorEvent],
             classes: QueueClasses::ALL,
             preference: QueueClasses::NONE,
+            only: None,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(self.now(), self.entropy()),
@@ -267,4 +270,20 @@ impl Fixture {
         assert_eq!(self.finish(&item, done(messages)).await, Finished::Applied);
         ids
     }
+}
+
+impl Store {
+    /// Takes all connections of the pool of readers, until the answer is dropped.
+    pub(crate) async fn hold_readers(&self) -> HeldReaders {
+        let mut readers = Vec::new();
+        for _ in 0..self.readers.connections() {
+            readers.push(self.readers.acquire().await.unwrap());
+        }
+        HeldReaders { _readers: readers }
+    }
+}
+
+/// Connections that nobody else gets.
+pub(crate) struct HeldReaders {
+    _readers: Vec<Reader>,
 }

@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - Routes open before anything is compiled: an ack does not wait for a guest.
-//! - A pack's pool starts with its first loaded generation, and from then on runs until the host stops. What the queue
-//!   holds never starts, stops or rebuilds anything (SCH-3).
+//! - A pack's pool starts with its first loaded generation once its gates are open, and from then on runs until the host stops or a gap
+//!   is confirmed (RDY-1). What the queue holds never starts, stops or rebuilds anything (SCH-3).
 //! - What is wrong with one pack is said in the readiness, and leaves the others alone.
 //! - The store says which generations serve: each runtime follows it, so that all serve the same.
 
+mod gates;
 mod generations;
 mod pool;
 mod preview;
@@ -16,18 +17,21 @@ mod start;
 mod sweeper;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
 pub use rollout::{Arrival, RolloutError, Switch, UploadPermit};
+pub use verify::{Verdict, Verification, Verified};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use metrics::{describe_gauge, gauge};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -35,15 +39,18 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::sweeper::Sweeper;
-use crate::claim::{ClaimOptions, Probe};
+use crate::claim::{ClaimOptions, HostPressure, Probe, Probes, WantedAnswer};
 use crate::env::{self, Env};
-use crate::execute::{ExecuteOptions, ExecutorParts, Flow, Generations};
+use crate::execute::{Caller, ExecuteOptions, ExecutorParts, Flow, Generations};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{RouteConflict, RouteTable};
+use crate::model::ids::WorkItemId;
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
 use crate::store::{Store, StoreError};
 
+use self::gates::{Gate, Gates};
 use self::generations::Key;
 
 /// How long the store may take to answer a probe.
@@ -53,6 +60,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// fast and need not wait behind what it has not.
 const LOADS_MAX: usize = 4;
 
+/// How long a work item that an operator asked for may wait for its turn.
+const WANTED_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Pack files that are read, checked and compiled at once.
 const UPLOADS_MAX: usize = 1;
 
@@ -60,6 +70,11 @@ const UPLOADS_MAX: usize = 1;
 pub fn describe() {
     describe_gauge!("forebay_guest_generations", "Generations whose compiled code is in memory");
     describe_gauge!("forebay_guest_instances", "Guest instances that are being called");
+    describe_gauge!("forebay_guest_calls_waiting", "Guest calls that wait for an instance");
+    describe_gauge!("forebay_stale_rows", "Work items in work whose lease ran out, over all hosts");
+    describe_gauge!("forebay_readiness_gaps", "Confirmed gaps that keep work from being claimed");
+    describe_counter!("forebay_pools_stopped_total", "Pools that a confirmed gap stopped");
+    describe_counter!(pool::REBUILDS, "Schedulers that were rebuilt; what is queued is never a reason");
 }
 
 /// What is supervised, and how.
@@ -67,6 +82,8 @@ pub fn describe() {
 pub struct SuperviseOptions {
     /// The tenants.
     pub namespaces: Vec<Namespace>,
+    /// The data directory, whose disk is watched.
+    pub directory: PathBuf,
     /// How queues are claimed from.
     pub claim: ClaimOptions,
     /// How claimed rows are worked off.
@@ -85,6 +102,7 @@ impl Default for SuperviseOptions {
     fn default() -> Self {
         Self {
             namespaces: Vec::new(),
+            directory: PathBuf::from("."),
             claim: ClaimOptions::default(),
             execute: ExecuteOptions::default(),
             reconcile: Duration::from_secs(2),
@@ -106,6 +124,8 @@ pub struct SuperviseParts {
     pub routes: RouteTable,
     /// Time and chance.
     pub env: Env,
+    /// Who makes the calls of readers.
+    pub caller: Arc<dyn Caller>,
     /// The runtime that guests run on: not the caller's, so that guests that burn CPU starve nothing else.
     pub guest_runtime: Handle,
 }
@@ -143,6 +163,7 @@ struct Shared {
     look: Notify,
     reconciling: tokio::sync::Mutex<()>,
     sweeper: Sweeper,
+    probes: Probes,
     state: Mutex<State>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     stop: CancellationToken,
@@ -151,6 +172,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pools: BTreeMap<PackName, Pool>,
+    /// Pools that a gap has stopped and whose executions are ending.
+    stopping: BTreeMap<PackName, JoinHandle<()>>,
+    gates: Gates,
+    /// What pressed on the host when it was last measured.
+    host: HostPressure,
     /// Generations that are being loaded.
     loading: BTreeSet<Key>,
     /// Generations that could not be loaded, and why.
@@ -177,6 +203,7 @@ impl Supervisor {
 
     /// A supervisor with no pools and no tasks.
     fn idle(options: SuperviseOptions, parts: SuperviseParts) -> Self {
+        let probes = Probes::new(parts.store.clone(), options.directory.clone());
         let shared = Shared {
             options,
             parts,
@@ -186,6 +213,7 @@ impl Supervisor {
             look: Notify::new(),
             reconciling: tokio::sync::Mutex::default(),
             sweeper: Sweeper::new(),
+            probes,
             state: Mutex::default(),
             tasks: Mutex::default(),
             stop: CancellationToken::new(),
@@ -217,7 +245,9 @@ impl Supervisor {
 
     /// Says what guests hold of this process: what is retired must not stay.
     fn measure(&self) {
-        let holdings = self.shared.parts.guests.holdings();
+        let guests = &self.shared.parts.guests;
+        gauge!("forebay_guest_calls_waiting").set(guests.waiting_calls().count());
+        let holdings = guests.holdings();
         gauge!("forebay_guest_generations").set(holdings.generations as f64);
         gauge!("forebay_guest_instances").set(holdings.instances as f64);
     }
@@ -229,8 +259,10 @@ impl Supervisor {
             Err(_) => Some(format!("no answer within {} s", PROBE_TIMEOUT.as_secs())),
         };
         let probe = if store_error.is_none() { Probe::Answered } else { Probe::Failed };
-        self.tell(store_error, probe);
+        self.tell(store_error, self.shared.probes.measure(probe));
         if probe == Probe::Answered {
+            self.confirm().await;
+            self.count_stale_rows().await;
             self.sweep().await;
         }
     }
@@ -243,7 +275,18 @@ impl Supervisor {
         }
     }
 
-    fn tell(&self, store_error: Option<String>, probe: Probe) {
+    /// How many rows wait for somebody to take them over from a host that is gone.
+    async fn count_stale_rows(&self) {
+        let packs: Vec<PackName> = self.state().pools.keys().cloned().collect();
+        for pack in packs {
+            let now = self.shared.parts.env.now();
+            if let Ok(Ok(rows)) = timeout(PROBE_TIMEOUT, self.shared.parts.store.processing_rows(&pack, now)).await {
+                gauge!("forebay_stale_rows", "pack" => pack.to_string()).set(rows.stale as f64);
+            }
+        }
+    }
+
+    fn tell(&self, store_error: Option<String>, host: HostPressure) {
         let mut state = self.state();
         if store_error != state.store_error {
             match &store_error {
@@ -252,9 +295,21 @@ impl Supervisor {
             }
         }
         state.store_error = store_error;
+        state.host = host;
         for pool in state.pools.values_mut() {
-            pool.probed(probe);
-            pool.revive();
+            pool.measured(host);
+            pool.revive(&self.shared.options.claim);
+        }
+    }
+
+    /// Has an executor of this host take one work item next, if it may be claimed. `None`: no pool of its pack runs here, or too many
+    /// were asked for at once.
+    pub async fn run_next(&self, pack: &PackName, id: WorkItemId, class: QueueClass) -> Option<WantedAnswer> {
+        let wanted = self.state().pools.get(pack)?.want(id, class)?;
+        match timeout(WANTED_TIMEOUT, wanted).await {
+            Ok(Ok(answer)) => Some(answer),
+            // The scheduler ended, or had no free executor all the time.
+            Ok(Err(_)) | Err(_) => Some(WantedAnswer::Denied("no_slot")),
         }
     }
 
@@ -279,6 +334,13 @@ impl Supervisor {
         for ((pack, number), error) in &state.unloadable {
             reasons.push(format!("generation {number} of pack `{pack}` could not be loaded: {error}"));
         }
+        reasons.extend(state.gates.gaps().into_iter().map(|gap| gap.seen));
+        let unconfirmed = |pack: &PackName| state.gates.verdict(pack) == Gate::Undecided;
+        let works = self.shared.options.execute.slots > 0;
+        let idle = self.shared.generations.packs().into_iter().filter(|pack| works && !state.pools.contains_key(pack));
+        for pack in idle.filter(unconfirmed) {
+            reasons.push(format!("pack `{pack}` waits until the store is confirmed to have all that its work needs"));
+        }
         reasons.extend(state.closed.iter().chain(&state.refused).cloned());
         let now = self.shared.parts.env.clock.monotonic();
         // A pool that has nothing to execute anything by does not drain, and need not.
@@ -298,30 +360,67 @@ impl Supervisor {
             // Either it has ended, or it was aborted: no pool is started from here on.
             let _ = task.await;
         }
-        let pools = std::mem::take(&mut self.state().pools);
+        let (pools, stopping) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.pools), std::mem::take(&mut state.stopping))
+        };
+        join_all(stopping.into_values()).await;
         join_all(pools.into_values().map(|pool| pool.drain(self.shared.options.drain))).await;
     }
 
-    /// A generation can be executed from now on: its pack gets a pool, or its pool is told.
+    /// A generation can be executed from now on: its pool is told, or its pack gets one as soon as it may.
     fn loaded(&self, pack: &PackName, number: GenerationNumber, flow: Arc<dyn Flow>) {
         self.shared.generations.insert(pack.clone(), number, flow);
         let mut state = self.state();
         state.unloadable.remove(&(pack.clone(), number));
-        match state.pools.get(pack) {
-            Some(pool) => pool.wake(),
+        if let Some(pool) = state.pools.get(pack) {
+            return pool.wake();
+        }
+        drop(state);
+        self.obey_gates();
+    }
+
+    /// Stops the pools whose gates are closed, and gives those packs a pool that have none and may.
+    fn obey_gates(&self) {
+        let mut state = self.state();
+        if self.shared.stop.is_cancelled() {
+            return;
+        }
+        state.stopping.retain(|_, stopping| !stopping.is_finished());
+        gauge!("forebay_readiness_gaps").set(state.gates.gaps().len() as f64);
+        let running: Vec<PackName> = state.pools.keys().cloned().collect();
+        for pack in running {
+            let Gate::Closed(gap) = state.gates.verdict(&pack) else { continue };
+            tracing::error!(%pack, gap = gap.seen, "a confirmed gap stops the pool");
+            let labels = [("pack", pack.to_string()), ("reason", gap.kind.as_str().to_owned())];
+            counter!("forebay_pools_stopped_total", &labels).increment(1);
+            let Some(pool) = state.pools.remove(&pack) else { continue };
+            let stopping = env::spawn("pool stop", pool.drain(self.shared.options.drain));
+            state.stopping.insert(pack, stopping);
+        }
+        if self.shared.options.execute.slots == 0 {
             // This runtime only takes deliveries in.
-            None if self.shared.options.execute.slots == 0 => {}
-            None => {
-                let parts = ExecutorParts {
-                    pack: pack.clone(),
-                    options: self.shared.options.execute.clone(),
-                    store: self.shared.parts.store.clone(),
-                    generations: self.shared.generations.clone(),
-                    env: self.shared.parts.env.clone(),
-                    runtime: self.shared.parts.guest_runtime.clone(),
-                };
-                state.pools.insert(pack.clone(), Pool::start(self.shared.options.claim.clone(), parts));
+            return;
+        }
+        for pack in self.shared.generations.packs() {
+            let idle = !state.pools.contains_key(&pack) && !state.stopping.contains_key(&pack);
+            if idle && state.gates.verdict(&pack) == Gate::Open {
+                let pool = Pool::start(self.shared.options.claim.clone(), self.executor_parts(&pack));
+                pool.measured(state.host);
+                state.pools.insert(pack, pool);
             }
+        }
+    }
+
+    fn executor_parts(&self, pack: &PackName) -> ExecutorParts {
+        ExecutorParts {
+            pack: pack.clone(),
+            options: self.shared.options.execute.clone(),
+            store: self.shared.parts.store.clone(),
+            generations: self.shared.generations.clone(),
+            env: self.shared.parts.env.clone(),
+            caller: Arc::clone(&self.shared.parts.caller),
+            runtime: self.shared.parts.guest_runtime.clone(),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Nothing comes of it: nothing is stored, sent or logged by a guest. A guest is a pure function, so it can be run again.
+//! - What a flow reads is what was read when the event was run; no provider is called.
 //! - It is bounded in events, in time, in differences that are kept, and runs few flows at once; one preview at a time.
 
 use std::collections::BTreeMap;
@@ -20,18 +21,19 @@ use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::EventId;
 use crate::model::names::{PackName, RouteName};
 use crate::model::pack::GenerationNumber;
-use crate::store::{EventFilter, PageRequest};
+use crate::model::reading::RecordedReads;
+use crate::store::{EventFilter, PageRequest, WorkItemDetail};
 
 /// The most events that one preview looks at.
 pub const PREVIEW_EVENTS_MAX: u32 = 10_000;
 /// Differences that are kept; further ones are counted.
 pub const DIFFERENCES_KEPT_MAX: usize = 100;
 /// How long a preview may take; what it has seen by then is its result.
-const TIME_MAX: Duration = Duration::from_secs(240);
+pub(super) const TIME_MAX: Duration = Duration::from_secs(240);
 /// Events that are in memory at once.
-const PAGE_EVENTS: u32 = 50;
+pub(super) const PAGE_EVENTS: u32 = 50;
 /// Flows that run at once: the events of now come first.
-const FLOWS_AT_ONCE: usize = 2;
+pub(super) const FLOWS_AT_ONCE: usize = 2;
 /// Generations that the events are compared with, at most.
 const BASELINES_MAX: usize = 8;
 
@@ -169,8 +171,9 @@ impl Supervisor {
             let (supervisor, candidate) = (self.clone(), Arc::clone(candidate));
             // Where guests may burn CPU.
             env::spawn_on(&self.shared.parts.guest_runtime, "preview", async move {
-                let before = supervisor.rehearse(&baseline, &event).await;
-                let after = supervisor.rehearse(&candidate, &event).await;
+                let reads = supervisor.recorded_reads(&event, [&baseline, &candidate]).await;
+                let before = supervisor.rehearse(&baseline, &event, &reads).await;
+                let after = supervisor.rehearse(&candidate, &event, &reads).await;
                 (event, before, after)
             })
         });
@@ -183,7 +186,23 @@ impl Supervisor {
         }
     }
 
-    async fn rehearse(&self, generation: &LoadedGeneration, event: &Event) -> (Outcome, Cost) {
+    /// What was read when the event was last run to its end, if one of these generations reads at all.
+    async fn recorded_reads(&self, event: &Event, generations: [&LoadedGeneration; 2]) -> RecordedReads {
+        if generations.iter().all(|generation| generation.manifest().readers.is_empty()) {
+            return RecordedReads::NONE;
+        }
+        match self.shared.parts.store.event(event.id).await {
+            Ok(Some(detail)) => {
+                let executed = |item: &WorkItemDetail| item.output_digest.is_some();
+                let last = detail.work_items.into_iter().rfind(executed);
+                last.map_or(RecordedReads::NONE, |item| item.reads)
+            }
+            // What is missing shows as a read that is not on record.
+            Ok(None) | Err(_) => RecordedReads::NONE,
+        }
+    }
+
+    async fn rehearse(&self, generation: &LoadedGeneration, event: &Event, reads: &RecordedReads) -> (Outcome, Cost) {
         if !generation.manifest().routes.iter().any(|route| route.path == event.route) {
             let reason = format!("the pack does not declare the route `{}`", event.route);
             return (
@@ -193,14 +212,14 @@ impl Supervisor {
         }
         let limit = generation.manifest().limits.deadline.min(self.shared.options.execute.deadline_max);
         let began = self.monotonic();
-        let rehearsal = generation.rehearse(event, 1, env::deadline(limit)).await;
+        let rehearsal = generation.rehearse(event, 1, reads, env::deadline(limit)).await;
         let failures = u64::from(matches!(rehearsal.outcome, Outcome::Failed(_)));
         let time = self.monotonic().saturating_sub(began);
         (rehearsal.outcome, Cost { fuel: rehearsal.fuel, time, failures })
     }
 
     /// A generation that is ready to be called: as it is loaded, or loaded for the preview alone.
-    async fn callable(&self, key: &Key) -> Result<Arc<LoadedGeneration>, RolloutError> {
+    pub(super) async fn callable(&self, key: &Key) -> Result<Arc<LoadedGeneration>, RolloutError> {
         self.load_stored(key).await.map_err(|error| match error {
             NotLoaded::Store(error) => error.into(),
             NotLoaded::Refused(reason) => {
@@ -209,7 +228,7 @@ impl Supervisor {
         })
     }
 
-    fn monotonic(&self) -> Duration {
+    pub(super) fn monotonic(&self) -> Duration {
         self.shared.parts.env.clock.monotonic()
     }
 }

@@ -34,6 +34,7 @@ impl Supervisor {
         for file in packs {
             successors.extend(supervisor.take_in(file, &active).await?);
         }
+        supervisor.confirm().await;
         supervisor.reconcile().await?;
         supervisor.keep(env::spawn("supervisor", supervisor.clone().run()));
         if !successors.is_empty() {

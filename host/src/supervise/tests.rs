@@ -1,7 +1,9 @@
 //! The supervisor: what refuses a start, what readiness says, and that one pack's trouble is its own.
 
+mod gates;
 mod preview;
 mod rollout;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,8 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::{SuperviseError, SuperviseOptions, SuperviseParts, Supervisor};
-use crate::execute::NoopFlow;
 use crate::execute::testing::{Harness, manifest};
+use crate::execute::{NoopFlow, Unconnected};
 use crate::guest::{Ceilings, GuestHost, GuestOptions, PackFile};
 use crate::intake::RouteTable;
 use crate::model::pack::{FailedHeadPolicy, GenerationNumber, Manifest};
@@ -37,6 +39,7 @@ fn parts(harness: &Harness) -> SuperviseParts {
         guests: GuestHost::start(guests, harness.env.clone()).unwrap(),
         routes: RouteTable::empty(),
         env: harness.env.clone(),
+        caller: Arc::new(Unconnected),
         guest_runtime: Handle::current(),
     }
 }
@@ -143,6 +146,7 @@ async fn a_generation_that_is_loaded_later_joins_the_same_pool() {
     let supervisor = Supervisor::idle(options(), parts(&harness));
     let native = || Arc::new(NoopFlow::new(Arc::new(manifest(FailedHeadPolicy::DEFAULT))));
     supervisor.loaded(&pack(), GenerationNumber(7), native());
+    assert!(supervisor.state().pools.is_empty(), "nothing of the store is confirmed");
     let [id] = harness.enqueue(["a"]).await;
     supervisor.tick().await;
     assert_eq!(harness.detail(id).await.state, WorkState::Ready, "its own generation is not loaded");
@@ -170,6 +174,7 @@ async fn a_runtime_without_workers_is_ready_and_leaves_the_queue_to_others() {
     options.execute.slots = 1;
     let other = Supervisor::idle(options, parts(&harness));
     other.loaded(&pack(), harness.generation, native());
+    other.confirm().await;
     while harness.detail(id).await.state != WorkState::Done {
         tokio::task::yield_now().await;
     }

@@ -16,7 +16,7 @@ use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 
 /// The version of all keys and values together. An index of another version is rebuilt.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 const DUE: u8 = 1;
 const READY: u8 = 2;

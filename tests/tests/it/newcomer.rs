@@ -75,7 +75,7 @@ async fn a_new_project_in_javascript_passes_its_test() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_packs_do_what_their_fixtures_say() -> anyhow::Result<()> {
     let world = World::prepare(&[], "").await?;
-    for example in ["github", "hello", "relay", "shopify", "stripe"] {
+    for example in ["github", "hello", "hubspot", "relay", "shopify", "stripe"] {
         let source = paths::root().join("guest-examples").join(example);
         let source = source.to_str().expect("it is UTF-8");
         let tested = forebay(world.site.path(), &["pack", "test", source, "--output", "tested.fpk"]);

@@ -4,7 +4,7 @@
 use super::source::{Source, files, nothing_found};
 
 /// What each module of the host may import of the others.
-const MODULES: [(&str, &[&str]); 17] = [
+const MODULES: [(&str, &[&str]); 18] = [
     ("main", &["cli"]),
     (
         "cli",
@@ -39,6 +39,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "intake",
             "lanes",
             "model",
+            "outbound",
             "publish",
             "secrets",
             "store",
@@ -68,10 +69,11 @@ const MODULES: [(&str, &[&str]); 17] = [
     ),
     ("supervise", &["claim", "env", "execute", "guest", "intake", "model", "publish", "secrets", "store", "timeline"]),
     ("claim", &["env", "execute", "guest", "lanes", "model", "store"]),
-    ("execute", &["env", "guest", "lanes", "model", "store"]),
+    ("execute", &["env", "guest", "lanes", "model", "outbound", "secrets", "store"]),
     ("intake", &["env", "model", "secrets", "store"]),
-    ("timeline", &["env", "lanes", "model", "publish", "secrets", "store"]),
-    ("publish", &["env", "lanes", "model", "secrets", "store"]),
+    ("timeline", &["env", "lanes", "model", "outbound", "publish", "secrets", "store"]),
+    ("publish", &["env", "lanes", "model", "outbound", "secrets", "store"]),
+    ("outbound", &["env", "model"]),
     ("guest", &["env", "model"]),
     ("secrets", &["env", "model"]),
     ("store", &["env", "model"]),

@@ -12,6 +12,7 @@ use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::NewMessage;
+use crate::model::reading::RunRecord;
 use crate::store::testing::LEASE;
 use crate::store::{AdmissionRequest, Disposition, Enqueued, Finished, ShardId};
 
@@ -39,7 +40,7 @@ impl Desk {
         };
         let id = message.id;
         let note = Some("one commit".to_owned());
-        let done = Disposition::Done { note, ignored: false, messages: vec![message] };
+        let done = Disposition::Done { note, ignored: false, messages: vec![message], record: RunRecord::none() };
         assert_eq!(self.shared.finish(&claimed, done).await, Finished::Applied);
         (event, id)
     }

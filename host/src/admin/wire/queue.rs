@@ -15,6 +15,10 @@ pub struct Exact {
     pub due: u64,
     /// Ones in work whose lease ran out.
     pub stale: u64,
+    /// Those among the blocked that are queued behind the active generation of their projection.
+    pub queued: u64,
+    /// Events that have no work item, and are found by no claim.
+    pub uncovered_events: u64,
     /// Whether the counters said the same as the rows, at the same moment.
     pub counters_agree: bool,
 }
@@ -60,7 +64,9 @@ impl From<ExactStats> for Stats {
         let counters_agree = exact.rows == exact.counters;
         let claimable = exact.claimable;
         let (ready, due, stale) = (claimable.ready, claimable.due, claimable.stale);
-        Self { exact: Some(Exact { ready, due, stale, counters_agree }), ..Stats::from(exact.rows) }
+        let (queued, uncovered_events) = (exact.queued, exact.uncovered);
+        let details = Exact { ready, due, stale, queued, uncovered_events, counters_agree };
+        Self { exact: Some(details), ..Stats::from(exact.rows) }
     }
 }
 

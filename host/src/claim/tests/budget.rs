@@ -45,7 +45,7 @@ impl Runtime {
     }
 }
 
-const NOTHING_LEFT: Tick = Tick::StaleOnly { rows: 0, reason: StaleOnlyReason::BudgetShared };
+const NOTHING_LEFT: Tick = Tick::Denied(Denial::BudgetShared);
 
 // PRS-2
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::queue::{self, Database, On, Queue};
 use super::report::Machine;
 use crate::claim::ClaimOptions;
 use crate::env::{self, Env};
-use crate::execute::{ExecuteOptions, ExecutorParts, Generations, NoopFlow};
+use crate::execute::{ExecuteOptions, ExecutorParts, Generations, NoopFlow, Unconnected};
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GuestLimits, Manifest, Ordering, QueueClassRule, Route, Verification,
 };
@@ -96,6 +96,7 @@ async fn drain(queue: &Queue, arguments: &Arguments) -> anyhow::Result<(Duration
         store: queue.store.clone(),
         generations,
         env: queue.env.clone(),
+        caller: Arc::new(Unconnected),
         runtime: Handle::current(),
     };
     let began = queue.env.clock.monotonic();
@@ -139,6 +140,7 @@ fn manifest(queue: &Queue) -> Manifest {
         imports: Vec::new(),
         limits: GuestLimits::DEFAULT,
         routes: vec![route],
+        readers: Vec::new(),
         destinations: Vec::new(),
         settings: std::collections::BTreeMap::new(),
     }

@@ -21,6 +21,7 @@ use crate::guest::{Bare, Ceilings, GuestHost, GuestOptions, LoadedGeneration, Pa
 use crate::model::event::{Event, Header};
 use crate::model::ids::{EventId, ReceiptId};
 use crate::model::pack::GenerationNumber;
+use crate::model::reading::RecordedReads;
 use crate::model::time::Timestamp;
 
 /// The bodies that are measured, in bytes.
@@ -173,7 +174,7 @@ async fn host_flow(generation: &LoadedGeneration, event: &Event) -> anyhow::Resu
     let deadline = env::deadline(DEADLINE);
     let failed = |failure: crate::model::failure::Failure| anyhow::anyhow!("{failure}");
     match generation.prepare(event, 1, deadline).await.map_err(failed)? {
-        Prepared::Run { state } => generation.run(event, 1, state, deadline).await.map(drop).map_err(failed),
+        Prepared::Run { state, .. } => generation.run(event, 1, state, &[], deadline).await.map(drop).map_err(failed),
         Prepared::Ignore { .. } => Ok(()),
     }
 }
@@ -203,7 +204,7 @@ async fn flow(
         alone.measure(turn, env, async || Ok(bare.flow(event).await.map(drop)?)).await?;
         instantiated.measure(turn / 4, env, async || Ok(bare.instantiate(event).await?)).await?;
     }
-    let rehearsal = generation.rehearse(event, 1, env::deadline(DEADLINE)).await;
+    let rehearsal = generation.rehearse(event, 1, &RecordedReads::NONE, env::deadline(DEADLINE)).await;
     Ok(Flow {
         pack: pack.manifest.name.to_string(),
         body_bytes: event.body.len(),

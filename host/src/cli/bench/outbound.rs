@@ -22,6 +22,7 @@ use crate::model::ids::{MessageId, RuntimeId};
 use crate::model::message::{NewMessage, UncertainPolicy};
 use crate::model::names::DestinationName;
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::reading::RunRecord;
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, NativeAnswer, NativeCall, Publisher};
@@ -179,7 +180,12 @@ impl Outbound {
                         work_item_id: item.id,
                         lease: item.lease,
                         epoch: item.epoch,
-                        disposition: Disposition::Done { note: None, ignored: false, messages },
+                        disposition: Disposition::Done {
+                            note: None,
+                            ignored: false,
+                            messages,
+                            record: RunRecord::none(),
+                        },
                         successor: None,
                         now: env.now(),
                     }

@@ -18,6 +18,7 @@ use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::reading::RunRecord;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installing, LeaseTime, NewEvent, Store,
@@ -166,6 +167,7 @@ impl Queue {
             work_types: vec![WorkType::ConnectorEvent],
             classes,
             preference: QueueClasses::NONE,
+            only: None,
             rows_max,
             stale_only: false,
             lease: LeaseToken::new(now, self.env.id_entropy()),
@@ -196,7 +198,7 @@ impl Queue {
 
 /// A success without a message.
 pub(super) fn done() -> Disposition {
-    Disposition::Done { note: None, ignored: false, messages: Vec::new() }
+    Disposition::Done { note: None, ignored: false, messages: Vec::new(), record: RunRecord::none() }
 }
 
 /// Starts a server if one is to be measured.

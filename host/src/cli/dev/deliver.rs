@@ -31,6 +31,8 @@ pub(super) struct Deliverer {
     pub(super) intake: SocketAddr,
     pub(super) client: Arc<Client>,
     pub(super) secrets: PathBuf,
+    /// Where providers reach the host, for signatures that cover it.
+    pub(super) public_url: Option<String>,
     pub(super) namespace: String,
     pub(super) env: Env,
 }
@@ -47,7 +49,9 @@ impl Deliverer {
         let now = self.env.now();
         sign::renew(&mut fixture, now)?;
         if let Some(secret) = sign::secret_of(fixture.route) {
-            sign::sign(&mut fixture, &self.secret(secret)?, now)?;
+            let path = format!("/in/{}/{}", self.namespace, fixture.route.path);
+            let uri = format!("{}{path}", self.public_url.as_deref().unwrap_or_default());
+            sign::sign(&mut fixture, &uri, &self.secret(secret)?, now)?;
         }
         let answer = self.post(fixture).await?;
         let mut text = format!("> {name}: {}\n", answer.status);

@@ -166,6 +166,7 @@ impl Workshop {
         }
         let config = configuration(arguments, &file)?;
         let namespace = config.namespaces[0].to_string();
+        let public_url = config.intake.public_url.clone();
         let launch = Launch { data, secrets: Some(secrets.clone()), packs: Vec::new() };
         let running = App::start(config, launch).await.map_err(|error| Failure::Failed(error.to_string()))?;
         let admin: Uri = format!("http://{}", running.admin_addr()).parse().map_err(anyhow::Error::from)?;
@@ -175,7 +176,7 @@ impl Workshop {
             "a host runs: deliveries http://{intake}/in/{namespace}/ROUTE, questions http://{}",
             running.admin_addr()
         ));
-        let deliverer = Deliverer { intake, client: client.clone(), secrets, namespace, env: env.clone() };
+        let deliverer = Deliverer { intake, client: client.clone(), secrets, public_url, namespace, env: env.clone() };
         let builder = Builder { client, target_directory: arguments.target_directory.clone(), env };
         let makes_secrets = arguments.secrets.is_none();
         let sending = Arc::new(Mutex::new(()));

@@ -12,7 +12,7 @@ use sha2::{Sha256, Sha512};
 use crate::cli::fixture::Fixture;
 use crate::model::pack::{
     HmacScheme, KeyForm, KeyRule, Route, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace,
-    Verification,
+    TimestampUnit, Verification,
 };
 use crate::model::time::Timestamp;
 
@@ -30,9 +30,16 @@ pub(super) fn renew(fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result
             }
             Ok(())
         }
-        Some(KeyRule::Pointer(pointer)) => {
+        Some(rule @ (KeyRule::Pointer(_) | KeyRule::Pointers(_))) => {
+            // Of several values, one that is new makes a new key.
+            let pointers = match rule {
+                KeyRule::Pointers(pointers) => pointers.as_slice(),
+                KeyRule::Pointer(pointer) => std::slice::from_ref(pointer),
+                KeyRule::Header(_) => &[],
+            };
             let Ok(mut body) = serde_json::from_slice::<Value>(&fixture.body) else { return Ok(()) };
             for event in events(&mut body, fixture.route) {
+                let Some(pointer) = pointers.last() else { continue };
                 match event.pointer_mut(pointer) {
                     Some(Value::String(key)) => *key = renewed(key, now),
                     Some(key @ Value::Number(_)) => *key = now.as_millis().into(),
@@ -58,8 +65,8 @@ fn events<'b>(body: &'b mut Value, route: &Route) -> Vec<&'b mut Value> {
     }
 }
 
-/// Adds the headers by which the route knows its provider.
-pub(super) fn sign(fixture: &mut Fixture<'_>, secret: &str, now: Timestamp) -> anyhow::Result<()> {
+/// Adds the headers by which the route knows its provider. `uri` is where the host is reached, with the path.
+pub(super) fn sign(fixture: &mut Fixture<'_>, uri: &str, secret: &str, now: Timestamp) -> anyhow::Result<()> {
     match &fixture.route.verification {
         Verification::Plain => Ok(()),
         Verification::SharedToken { header, .. } => {
@@ -67,7 +74,7 @@ pub(super) fn sign(fixture: &mut Fixture<'_>, secret: &str, now: Timestamp) -> a
             Ok(())
         }
         Verification::Hmac { scheme, .. } => {
-            let signature = signature(scheme, &mut fixture.headers, &fixture.body, secret, now)?;
+            let signature = signature(scheme, &mut fixture.headers, &fixture.body, uri, secret, now)?;
             fixture.headers.insert(&scheme.header, HeaderValue::try_from(signature)?);
             Ok(())
         }
@@ -79,10 +86,14 @@ fn signature(
     scheme: &HmacScheme,
     headers: &mut HeaderMap,
     body: &[u8],
+    uri: &str,
     secret: &str,
     now: Timestamp,
 ) -> anyhow::Result<String> {
-    let seconds = now.as_millis().div_euclid(1_000).to_string();
+    let seconds = match scheme.timestamp.as_ref().map(|rule| rule.unit) {
+        Some(TimestampUnit::Milliseconds) => now.as_millis().to_string(),
+        Some(TimestampUnit::Seconds) | None => now.as_millis().div_euclid(1_000).to_string(),
+    };
     let place = scheme.timestamp.as_ref().map(|rule| &rule.place);
     if let Some(TimestampPlace::Header(name)) = place {
         headers.insert(name, HeaderValue::try_from(seconds.as_str())?);
@@ -91,6 +102,9 @@ fn signature(
     for part in &scheme.signed {
         match part {
             SignedPart::Body => signed.extend_from_slice(body),
+            SignedPart::Method => signed.extend_from_slice(b"POST"),
+            // A fixture's path has nothing that is escaped.
+            SignedPart::Uri(_) => signed.extend_from_slice(uri.as_bytes()),
             SignedPart::Timestamp => signed.extend_from_slice(seconds.as_bytes()),
             SignedPart::Literal(text) => signed.extend_from_slice(text.as_bytes()),
             SignedPart::Header(name) => {
@@ -159,7 +173,12 @@ mod tests {
 
     fn fixture<'m>(manifest: &'m Manifest, headers: &[(&'static str, &str)], body: &'static str) -> Fixture<'m> {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        Fixture { route: &manifest.routes[0], headers, body: Bytes::from_static(body.as_bytes()) }
+        Fixture {
+            route: &manifest.routes[0],
+            headers,
+            body: Bytes::from_static(body.as_bytes()),
+            answers: Default::default(),
+        }
     }
 
     // What the rig signs by each provider's documentation, and what the host's tests hold to be right.
@@ -174,7 +193,7 @@ mod tests {
         ] {
             let manifest = manifest(&format!("verify = \"{preset}\"\nsecret = \"s\""));
             let mut fixture = fixture(&manifest, &[("webhook-id", "msg_1")], body);
-            sign(&mut fixture, SECRET, NOW).unwrap();
+            sign(&mut fixture, "https://dev.example/in/default/p", SECRET, NOW).unwrap();
             for (name, value) in provider.signature(SECRET, "msg_1", 1_700_000_000, body.as_bytes()) {
                 assert_eq!(fixture.headers[name], value.as_str(), "{preset}: {name}");
             }
@@ -185,7 +204,7 @@ mod tests {
     fn a_token_is_put_where_it_belongs() {
         let manifest = manifest("verify = { scheme = \"shared-token\", header = \"x-token\" }\nsecret = \"s\"");
         let mut fixture = fixture(&manifest, &[], "{}");
-        sign(&mut fixture, "letmein", NOW).unwrap();
+        sign(&mut fixture, "", "letmein", NOW).unwrap();
         assert_eq!(fixture.headers["x-token"], "letmein");
     }
 

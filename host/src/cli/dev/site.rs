@@ -18,7 +18,10 @@ pub(super) const NAMESPACE: &str = "default";
 
 /// The configuration of a host on whose machine `receiver` takes what is sent to these destinations.
 pub(super) fn configuration(destinations: &BTreeSet<String>, receiver: SocketAddr) -> String {
-    let mut text = format!("namespaces = [\"{NAMESPACE}\"]\n[publish]\nallow_networks = [\"127.0.0.0/8\"]\n");
+    let mut text = format!(
+        "namespaces = [\"{NAMESPACE}\"]\n[intake]\npublic_url = \"https://dev.localhost\"\n\
+         [publish]\nallow_networks = [\"127.0.0.0/8\"]\n"
+    );
     for name in destinations {
         text.push_str(&format!("[destinations.{name}]\nurl = \"http://{receiver}/{name}\"\n"));
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::exit::Failure;
 use crate::cli::output::{fields, print};
 use crate::guest::{PackBuild, PackReport, Trial, build_pack, check_pack_file};
+use crate::model::pack::Reader;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct BuildArguments {
@@ -46,6 +47,8 @@ struct Report {
     sha256: String,
     routes: Vec<String>,
     destinations: Vec<String>,
+    /// What each reader may call, and the secrets that are sent there.
+    readers: Vec<String>,
     imports: Vec<String>,
     exports: Vec<String>,
 }
@@ -80,10 +83,19 @@ impl Report {
             sha256: data_encoding::HEXLOWER.encode(&report.digest),
             routes: manifest.routes.iter().map(|route| route.path.to_string()).collect(),
             destinations: manifest.destinations.iter().map(ToString::to_string).collect(),
+            readers: manifest.readers.iter().map(reads).collect(),
             imports: report.surface.imports.clone(),
             exports: report.surface.exports.clone(),
         }
     }
+}
+
+/// `contacts from api.example.com with secret api-token`.
+fn reads(reader: &Reader) -> String {
+    let hosts: Vec<&str> = reader.hosts.iter().map(|host| host.as_str()).collect();
+    let secrets: Vec<&str> = reader.secret_headers.iter().map(|header| header.secret.as_str()).collect();
+    let with = if secrets.is_empty() { String::new() } else { format!(" with secret {}", secrets.join(", ")) };
+    format!("{} from {}{with}", reader.name, hosts.join(", "))
 }
 
 fn show(report: Report, json: bool) -> Result<(), Failure> {
@@ -91,6 +103,7 @@ fn show(report: Report, json: bool) -> Result<(), Failure> {
         let text = serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?;
         return Ok(print(&format!("{text}\n"))?);
     }
+    let readers = (!report.readers.is_empty()).then(|| report.readers.join("; "));
     Ok(print(&fields(&[
         ("pack", Some(&format!("{} {}", report.name, report.version))),
         ("file", Some(&format!("{} ({} bytes)", report.file, report.file_bytes))),
@@ -98,6 +111,7 @@ fn show(report: Report, json: bool) -> Result<(), Failure> {
         ("sha256", Some(&report.sha256)),
         ("routes", Some(&report.routes.join(", "))),
         ("destinations", Some(&report.destinations.join(", "))),
+        ("readers", readers.as_deref()),
         ("imports", Some(&report.imports.join(", "))),
         ("exports", Some(&report.exports.join(", "))),
     ]))?)

@@ -4,6 +4,7 @@ mod build;
 mod diff;
 mod new;
 mod preview;
+mod rehearsal;
 mod rollout;
 mod test;
 

@@ -13,11 +13,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::diff::diff;
+use super::rehearsal::{self, RecordedCall, RecordedProvider};
 use crate::admin::wire;
 use crate::cli::exit::Failure;
 use crate::cli::fixture::{self, EXPECTED_SUFFIX, Fixture};
 use crate::cli::output::{print, printable_lines};
-use crate::env::{self, Env};
+use crate::env::Env;
 use crate::guest::{Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackBuild, PackFile, Trial, build_pack};
 use crate::intake::Sample;
 use crate::model::pack::GenerationNumber;
@@ -31,6 +32,12 @@ A fixture is a pair of files in the folder's fixtures/: NAME.request.json, what 
 and NAME.expected.json, what comes of it. `body` is sent byte for byte as it is written there;
 `body_text` is for what is not JSON. `route` may be left out if the pack has only one. Signatures are
 not asked for.
+
+What readers are answered stands in \"answers\", call by call and reader by reader:
+
+  \"answers\": { \"contacts\": [ { \"status\": 200, \"body\": { \"results\": [] } } ] }
+
+and the requests that the pack wrote are part of what comes of it.
 
 Examples:
   forebay pack test orders
@@ -67,6 +74,8 @@ pub(in crate::cli) struct Arguments {
 struct Came {
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reads: Vec<RecordedCall>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<wire::Outcome>,
 }
@@ -136,17 +145,15 @@ async fn report(arguments: &Arguments) -> anyhow::Result<Report> {
     Ok(Report { pack, file: built.file.display().to_string(), fixtures })
 }
 
-async fn run(folder: &Path, name: String, generation: &LoadedGeneration, bless: bool) -> anyhow::Result<Tested> {
-    let fixture = fixture::read(folder, &name, generation.manifest())?;
+async fn run(folder: &Path, name: String, generation: &Arc<LoadedGeneration>, bless: bool) -> anyhow::Result<Tested> {
+    let mut fixture = fixture::read(folder, &name, generation.manifest())?;
+    let answers = std::mem::take(&mut fixture.answers);
+    let provider = RecordedProvider::new(answers).with_context(|| format!("fixture {name}"))?;
     let came = match sample(fixture, generation)?.events() {
-        Err(refused) => Came { refused: Some(refused), events: Vec::new() },
+        Err(refused) => Came { refused: Some(refused), reads: Vec::new(), events: Vec::new() },
         Ok(events) => {
-            let mut outcomes = Vec::with_capacity(events.len());
-            for event in events {
-                let deadline = env::deadline(generation.manifest().limits.deadline);
-                outcomes.push((&generation.rehearse(&event, 1, deadline).await.outcome).into());
-            }
-            Came { refused: None, events: outcomes }
+            let (reads, outcomes) = rehearsal::rehearse(generation, &events, provider).await;
+            Came { refused: None, reads, events: outcomes.iter().map(wire::Outcome::from).collect() }
         }
     };
     let came = format!("{}\n", serde_json::to_string_pretty(&came)?);

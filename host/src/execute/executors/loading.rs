@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use super::super::reads::Gather;
 use super::{Input, Row, Shared};
 use crate::env;
 use crate::model::event::Event;
@@ -162,14 +163,22 @@ impl Shared {
         }
     }
 
+    /// Starts the executions of a batch, whose reads are made together.
     fn execute_all(self: &Arc<Self>, rows: Vec<Row>, mut inputs: Inputs) {
+        let runtime = &self.parts.runtime;
+        let (mut ready, mut missing) = (Vec::new(), Vec::new());
         for row in rows {
-            let shared = Arc::clone(self);
-            let runtime = &self.parts.runtime;
             match inputs.take(&row.item) {
-                Ok(input) => drop(env::spawn_on(runtime, "executor", shared.execute(row, input))),
-                Err(reason) => drop(env::spawn_on(runtime, "executor", shared.fail_without_input(row, reason))),
+                Ok(input) => ready.push((row, input)),
+                Err(reason) => missing.push((row, reason)),
             }
+        }
+        let seats = Gather::seats(&self.reads, runtime, ready.len());
+        for ((row, input), seat) in ready.into_iter().zip(seats) {
+            drop(env::spawn_on(runtime, "executor", Arc::clone(self).execute(row, input, seat)));
+        }
+        for (row, reason) in missing {
+            drop(env::spawn_on(runtime, "executor", Arc::clone(self).fail_without_input(row, reason)));
         }
     }
 

@@ -5,6 +5,7 @@
 //! - Every error names its line and what to write instead.
 
 mod queue_class;
+mod readers;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -57,10 +58,12 @@ const SECRET_HEADERS: [HeaderName; 3] =
     [http::header::AUTHORIZATION, http::header::COOKIE, http::header::PROXY_AUTHORIZATION];
 
 /// The keys that say where a key is, of which a rule has one.
-const KEY_PLACES: [&str; 2] = ["header", "pointer"];
+const KEY_PLACES: [&str; 3] = ["header", "pointer", "pointers"];
+/// Values that a key may be made of.
+const KEY_POINTERS_MAX: usize = 8;
 
-const MANIFEST_KEYS: [&str; 8] =
-    ["name", "version", "build", "imports", "limits", "routes", "destinations", "settings"];
+const MANIFEST_KEYS: [&str; 9] =
+    ["name", "version", "build", "imports", "limits", "routes", "readers", "destinations", "settings"];
 const ROUTE_KEYS: [&str; 12] = [
     "path",
     "verify",
@@ -109,12 +112,13 @@ pub(super) fn read(text: &str) -> Result<Authored, LoadError> {
     let imports = unique(document.optional("imports"), ImportName::ALL.len(), import)?;
     let limits = document.optional("limits").map_or(Ok(GuestLimits::DEFAULT), limits)?;
     let routes = routes(document.required("routes", "[{ path = \"hooks\", verify = \"plain\" }]")?)?;
+    let readers = document.optional("readers").map_or(Ok(Vec::new()), readers::read)?;
     let destinations = unique(document.optional("destinations"), DESTINATIONS_MAX, destination)?;
     let settings = document.optional("settings").map_or(Ok(BTreeMap::new()), settings)?;
     if !settings.is_empty() && !imports.contains(&ImportName::Config) {
         return Err(document.error("`settings` cannot be read without the import: add `imports = [\"config\"]`"));
     }
-    let manifest = Manifest { name, version, imports, limits, routes, destinations, settings };
+    let manifest = Manifest { name, version, imports, limits, routes, readers, destinations, settings };
     Ok(Authored { manifest, build })
 }
 
@@ -234,8 +238,11 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         ])?,
     };
     let coalescing = coalescing(&mut table, ordering)?;
-    let source_key = match ordering {
-        Ordering::None => {
+    let source_key = match (ordering, coalescing) {
+        (Ordering::None, Coalescing::SourceProjection) => {
+            Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?)
+        }
+        (Ordering::None, _) => {
             for key in ["source_key", "failed_head"] {
                 if let Some(stray) = table.optional(key) {
                     return Err(
@@ -245,10 +252,12 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
             }
             None
         }
-        Ordering::Source => Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?),
-        Ordering::Delivery => table.optional("source_key").map(key_rule).transpose()?,
+        (Ordering::Source, _) => {
+            Some(key_rule(table.required("source_key", "{ pointer = \"/repository/full_name\" }")?)?)
+        }
+        (Ordering::Delivery, _) => table.optional("source_key").map(key_rule).transpose()?,
     };
-    let failed_head = table.optional("failed_head").map_or(Ok(FailedHeadPolicy::DEFAULT), failed_head)?;
+    let failed_head = failed_head(&mut table, coalescing)?;
     let verification = verified.verification;
     Ok(Route {
         path,
@@ -267,12 +276,21 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
 
 fn coalescing(table: &mut Section<'_>, ordering: Ordering) -> Result<Coalescing, LoadError> {
     let Some(value) = table.optional("coalescing") else { return Ok(Coalescing::None) };
-    let coalescing = value.choice(&[("none", Coalescing::None), ("latest_by_source", Coalescing::LatestBySource)])?;
+    let coalescing = value.choice(&[
+        ("none", Coalescing::None),
+        ("latest_by_source", Coalescing::LatestBySource),
+        ("source_projection", Coalescing::SourceProjection),
+    ])?;
     match (coalescing, ordering) {
+        (Coalescing::SourceProjection, Ordering::Source | Ordering::Delivery) => {
+            Err(value.error("keeps an order of its own: leave `ordering` out, or make it \"none\""))
+        }
         (Coalescing::LatestBySource, Ordering::None | Ordering::Delivery) => {
             Err(value.error("needs the order of sources and no other: add `ordering = \"source\"`, or leave it out"))
         }
-        (Coalescing::None, _) | (Coalescing::LatestBySource, Ordering::Source) => Ok(coalescing),
+        (Coalescing::None, _)
+        | (Coalescing::LatestBySource, Ordering::Source)
+        | (Coalescing::SourceProjection, Ordering::None) => Ok(coalescing),
     }
 }
 
@@ -289,7 +307,14 @@ fn event_list(value: Value<'_>) -> Result<EventList, LoadError> {
 }
 
 fn key_rule(value: Value<'_>) -> Result<KeyRule, LoadError> {
-    key_place(&mut value.section(&KEY_PLACES)?)
+    let mut table = value.section(&KEY_PLACES)?;
+    let Some(pointers) = table.optional("pointers") else { return key_place(&mut table) };
+    if table.optional("header").or(table.optional("pointer")).is_some() {
+        return Err(table.error("a key has one place: leave out either `pointers` or the other one"));
+    }
+    let few = pointers.error("must name two values at least: for one, write `pointer`");
+    let pointers = unique(Some(pointers), KEY_POINTERS_MAX, json_pointer)?;
+    if pointers.len() < 2 { Err(few) } else { Ok(KeyRule::Pointers(pointers)) }
 }
 
 /// The one place that a table names.
@@ -328,11 +353,15 @@ fn keep_headers(value: Value<'_>, verification: &Verification) -> Result<Vec<Hea
     })
 }
 
-fn failed_head(value: Value<'_>) -> Result<FailedHeadPolicy, LoadError> {
-    let mut table = value.section(&["retrying", "dead"])?;
+fn failed_head(route: &mut Section<'_>, coalescing: Coalescing) -> Result<FailedHeadPolicy, LoadError> {
     let mut policy = FailedHeadPolicy::DEFAULT;
+    let Some(value) = route.optional("failed_head") else { return Ok(policy) };
+    let mut table = value.section(&["retrying", "dead"])?;
     if let Some(retrying) = table.optional("retrying") {
         policy.retrying = head_policy(&retrying)?;
+        if (policy.retrying, coalescing) == (HeadPolicy::Skip, Coalescing::SourceProjection) {
+            return Err(retrying.error("cannot be `skip` here: of a projection one at a time is active, until it ends"));
+        }
     }
     if let Some(dead) = table.optional("dead") {
         policy.dead = head_policy(&dead)?;

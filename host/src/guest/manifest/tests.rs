@@ -140,6 +140,7 @@ fn a_scheme_can_be_written_out() {
         ],
         timestamp: Some(crate::model::pack::TimestampRule {
             place: crate::model::pack::TimestampPlace::Field("t".to_owned()),
+            unit: crate::model::pack::TimestampUnit::Seconds,
             window: Duration::from_secs(60),
         }),
     };
@@ -155,7 +156,7 @@ fn unknown_keys_are_errors_with_the_nearest_known_one() {
     refused(
         &format!("colour = 1\n{SMALLEST}"),
         expect![
-            "pack.toml line 1: unknown key `colour`: it is one of `name`, `version`, `build`, `imports`, `limits`, `routes`, `destinations`, `settings`"
+            "pack.toml line 1: unknown key `colour`: it is one of `name`, `version`, `build`, `imports`, `limits`, `routes`, `readers`, `destinations`, `settings`"
         ],
     );
     refused(
@@ -325,4 +326,112 @@ fn a_queue_class_is_a_word_or_goes_by_a_value() {
             "pack.toml line 6: `routes.queue_class.values.a` cannot be `urgent`: it is one of `interactive`, `default`, `bulk`"
         ],
     );
+}
+
+// COA-3
+#[test]
+fn a_route_can_have_its_events_be_the_projection_of_their_source() {
+    let verified = "verify = \"plain\"\ncoalescing = \"source_projection\"";
+    let route = accepted_route(&format!(
+        "{verified}\nsource_key = {{ pointer = \"/id\" }}\nfailed_head = {{ dead = \"block\" }}"
+    ));
+    assert_eq!((route.coalescing, route.ordering), (Coalescing::SourceProjection, Ordering::None));
+    assert_eq!(route.source_key, Some(KeyRule::Pointer("/id".to_owned())));
+    assert_eq!(route.failed_head, FailedHeadPolicy { retrying: HeadPolicy::Block, dead: HeadPolicy::Block });
+    for (more, expected) in [
+        (
+            "",
+            "pack.toml line 3: `source_key` is missing: add for example `source_key = { pointer = \"/repository/full_name\" }`",
+        ),
+        (
+            "ordering = \"source\"\nsource_key = { pointer = \"/id\" }",
+            "pack.toml line 6: `routes.coalescing` keeps an order of its own: leave `ordering` out, or make it \"none\"",
+        ),
+        (
+            "source_key = { pointer = \"/id\" }\nfailed_head = { retrying = \"skip\" }",
+            "pack.toml line 8: `routes.failed_head.retrying` cannot be `skip` here: of a projection one at a time is active, \
+             until it ends",
+        ),
+    ] {
+        let text = format!("{HEAD}[[routes]]\npath = \"a\"\n{verified}\n{more}\n");
+        assert_eq!(parse_manifest(&text).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn a_reader_is_read_whole_and_has_defaults() {
+    let text = format!(
+        "{SMALLEST}[[readers]]\nname = \"contacts\"\nhosts = [\"api.example.com\", \"eu.example.com:8443\"]\nmax_keys = 100\n\
+         timeout_ms = 500\nresponse_kib = 64\ndecoded_statuses = [404]\n\
+         secret_headers = [{{ header = \"Authorization\", prefix = \"Bearer \", secret = \"token\" }}]\n\
+         [[readers]]\nname = \"deals\"\nhosts = [\"api.example.com\"]\nmax_keys = 1\n"
+    );
+    let manifest = parse_manifest(&text).unwrap();
+    let contacts = manifest.reader("contacts").unwrap();
+    assert_eq!(
+        contacts.hosts.iter().map(|host| host.as_str()).collect::<Vec<_>>(),
+        ["api.example.com", "eu.example.com:8443"]
+    );
+    assert_eq!((contacts.keys_max, contacts.response_bytes_max), (100, 64 * 1_024));
+    assert_eq!((contacts.timeout, &contacts.decoded_statuses[..]), (Some(Duration::from_millis(500)), &[404][..]));
+    let secret = &contacts.secret_headers[0];
+    assert_eq!(
+        (secret.name.as_str(), secret.prefix.as_str(), secret.secret.as_str()),
+        ("authorization", "Bearer ", "token")
+    );
+    let deals = manifest.reader("deals").unwrap();
+    assert_eq!((deals.timeout, deals.response_bytes_max), (None, 1_024 * 1_024));
+    assert!(deals.secret_headers.is_empty() && manifest.reader("strangers").is_none());
+}
+
+// GST-4
+#[test]
+fn a_reader_that_could_call_anywhere_or_nowhere_is_refused() {
+    let reader = |rest: &str| format!("{SMALLEST}[[readers]]\nname = \"contacts\"\n{rest}");
+    let hosts = "hosts = [\"a.example\"]\n";
+    refused(
+        &reader(""),
+        expect![[r#"pack.toml line 7: `hosts` is missing: add for example `hosts = ["api.example.com"]`"#]],
+    );
+    refused(
+        &reader("hosts = []\nmax_keys = 1\n"),
+        expect!["pack.toml line 9: `readers.hosts` is empty: a reader needs a host that it may call"],
+    );
+    for host in ["https://a.example", "user@a.example", "A.example", "a.example/v1", ""] {
+        let error = parse_manifest(&reader(&format!("hosts = [\"{host}\"]\nmax_keys = 1\n"))).unwrap_err().to_string();
+        assert!(error.starts_with("pack.toml line 9: `readers.hosts` must hold host names like"), "{error}");
+    }
+    refused(&reader(hosts), expect!["pack.toml line 7: `max_keys` is missing: add for example `max_keys = 100`"]);
+    refused(
+        &reader(&format!("{hosts}max_key = 100\n")),
+        expect!["pack.toml line 10: unknown key `max_key` in `readers`: did you mean `max_keys`?"],
+    );
+    refused(
+        &reader(&format!("{hosts}max_keys = 0\n")),
+        expect!["pack.toml line 10: `readers.max_keys` is 0: it must be from 1 to 1000"],
+    );
+    refused(
+        &reader(&format!("{hosts}max_keys = 1\ndecoded_statuses = [302]\n")),
+        expect!["pack.toml line 11: `readers.decoded_statuses` is 302: it must be from 400 to 499"],
+    );
+    let twice = reader(&format!("{hosts}max_keys = 1\n[[readers]]\nname = \"contacts\"\n"));
+    refused(&twice, expect!["pack.toml line 11: the reader `contacts` is declared twice: rename or remove one"]);
+    let header = "secret_headers = [{ header = \"x-key\", secret = \"a b\" }]\n";
+    let error = parse_manifest(&reader(&format!("{hosts}max_keys = 1\n{header}"))).unwrap_err().to_string();
+    assert!(error.contains("line 11") && error.contains("cannot be a secret name"), "{error}");
+}
+
+#[test]
+fn a_key_may_be_made_of_several_values() {
+    let rule = |rule: &str| format!("{SMALLEST}delivery_key = {rule}\n");
+    let manifest = parse_manifest(&rule("{ pointers = [\"/id\", \"/at\"] }")).unwrap();
+    let expected = KeyRule::Pointers(vec!["/id".to_owned(), "/at".to_owned()]);
+    assert_eq!(manifest.routes[0].delivery_key, Some(expected));
+    for wrong in [
+        "{ pointers = [\"/id\"] }",
+        "{ pointers = [\"id\", \"/at\"] }",
+        "{ pointer = \"/id\", pointers = [\"/a\", \"/b\"] }",
+    ] {
+        assert!(parse_manifest(&rule(wrong)).is_err(), "{wrong}");
+    }
 }

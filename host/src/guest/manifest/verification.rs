@@ -11,7 +11,7 @@ use crate::guest::LoadError;
 use crate::model::names::SecretName;
 use crate::model::pack::{
     HmacScheme, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace, TimestampRule,
-    Verification,
+    TimestampUnit, UriForm, Verification,
 };
 use crate::model::presets::{PRESET_NAMES, Preset, preset};
 
@@ -153,13 +153,24 @@ fn signed_part(part: Value<'_>) -> Result<SignedPart, LoadError> {
     #[derive(Clone, Copy)]
     enum Word {
         Body,
+        Method,
+        Uri,
         Timestamp,
     }
     if part.is_text() {
-        return Ok(match part.choice(&[("body", Word::Body), ("timestamp", Word::Timestamp)])? {
-            Word::Body => SignedPart::Body,
-            Word::Timestamp => SignedPart::Timestamp,
-        });
+        return Ok(
+            match part.choice(&[
+                ("body", Word::Body),
+                ("method", Word::Method),
+                ("uri", Word::Uri),
+                ("timestamp", Word::Timestamp),
+            ])? {
+                Word::Body => SignedPart::Body,
+                Word::Method => SignedPart::Method,
+                Word::Uri => SignedPart::Uri(UriForm::AsRequested),
+                Word::Timestamp => SignedPart::Timestamp,
+            },
+        );
     }
     let mut table = part.section(&["header", "literal"])?;
     match (table.optional("header"), table.optional("literal")) {
@@ -170,7 +181,7 @@ fn signed_part(part: Value<'_>) -> Result<SignedPart, LoadError> {
 }
 
 fn timestamp(rule: Value<'_>, form: &SignatureForm) -> Result<TimestampRule, LoadError> {
-    let mut table = rule.section(&["header", "field", "window_seconds"])?;
+    let mut table = rule.section(&["header", "field", "unit", "window_seconds"])?;
     let window = match table.optional("window_seconds") {
         None => WINDOW_SECONDS_DEFAULT,
         Some(window) => window.integer(1..=WINDOW_SECONDS_MAX, " seconds")?,
@@ -185,5 +196,11 @@ fn timestamp(rule: Value<'_>, form: &SignatureForm) -> Result<TimestampRule, Loa
         },
         (_, _) => return Err(table.error("`timestamp` has exactly one of `header` and `field`")),
     };
-    Ok(TimestampRule { place, window: Duration::from_secs(window) })
+    let unit = match table.optional("unit") {
+        None => TimestampUnit::Seconds,
+        Some(unit) => {
+            unit.choice(&[("seconds", TimestampUnit::Seconds), ("milliseconds", TimestampUnit::Milliseconds)])?
+        }
+    };
+    Ok(TimestampRule { place, unit, window: Duration::from_secs(window) })
 }

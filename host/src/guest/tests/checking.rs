@@ -183,7 +183,8 @@ async fn a_manifest_that_asks_for_more_than_the_operator_gives_is_refused() {
     let ceilings = Ceilings { fuel: 1_000_000_000, output_bytes: 1024 * 1024, messages: 16, log_bytes: 8 * 1024 };
     let cache = target_directory().join("guest-cache");
     let engine = Engine::with(GuestOptions { ceilings, ..options(cache) });
-    let greedy: [(&str, fn(&mut Manifest)); 4] = [
+    type Change = fn(&mut Manifest);
+    let greedy: [(&str, Change); 4] = [
         ("`guest.fuel_max_millions`", |manifest| manifest.limits.fuel = 1_000_000_001),
         ("`guest.output_max_kib`", |manifest| manifest.limits.output_bytes = 1024 * 1024 + 1),
         ("`guest.messages_max`", |manifest| manifest.limits.messages = 17),

@@ -7,6 +7,7 @@ mod examples;
 mod hostile;
 mod javascript;
 mod packages;
+mod reading;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -103,7 +104,7 @@ async fn flow_within(
     let deadline = deadline(time);
     match generation.prepare(event, 1, deadline).await? {
         Prepared::Ignore { .. } => Ok(None),
-        Prepared::Run { state } => generation.run(event, 1, state, deadline).await.map(Some),
+        Prepared::Run { state, .. } => generation.run(event, 1, state, &[], deadline).await.map(Some),
     }
 }
 

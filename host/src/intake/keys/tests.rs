@@ -132,3 +132,18 @@ fn a_queue_class_is_the_routes_or_goes_by_a_value() {
         assert_eq!(by_pointer(body), QueueClass::Interactive, "{body}");
     }
 }
+
+// ADM-5
+#[test]
+fn a_key_of_several_values_tells_apart_what_one_of_them_does_not() {
+    let rule = Some(KeyRule::Pointers(vec!["/a".to_owned(), "/b".to_owned()]));
+    let key =
+        |body: &str| find(&route(rule.clone(), None), &HeaderMap::new(), body.as_bytes()).map(|keys| keys.delivery);
+    assert_eq!(key(r#"{"a":1,"b":"x"}"#), Ok(Some("1:1,1:x,".to_owned())));
+    // However values are divided, each list has a key of its own.
+    assert_ne!(key(r#"{"a":"1","b":"1:x,"}"#), key(r#"{"a":"1,1:1","b":"x"}"#));
+    assert_eq!(key(r#"{"a":1}"#), Err(Refusal::DeliveryKeyMissing));
+    assert_eq!(key("no JSON"), Err(Refusal::BodyNotJson));
+    let source = find(&route(None, rule.clone()), &HeaderMap::new(), br#"{"a":1,"b":2}"#).unwrap().source;
+    assert_eq!(source.as_deref(), Some("1:1,1:2,"));
+}

@@ -3,10 +3,10 @@
 use http::StatusCode;
 
 use super::client::request;
-use super::fixture::{NOW, Setup, World, delivery, github_route, name, plain_route, signature};
+use super::fixture::{NOW, Setup, World, base64_signature, delivery, github_route, name, plain_route, signature};
 use crate::intake::IntakeOptions;
 use crate::model::event::Header;
-use crate::model::pack::{Answer, KeyRule, Ordering, QueueClassRule, Route};
+use crate::model::pack::{Answer, EventList, KeyRule, Ordering, QueueClassRule, Route, Verification};
 use crate::model::queue::QueueClass;
 
 // ADM-3, MAT-1
@@ -239,4 +239,44 @@ async fn a_body_too_large_to_be_judged_in_place_is_judged_all_the_same() {
     assert_eq!(world.send(&forged).await.status, 401);
     let events = world.events().await;
     assert_eq!((events.len(), events[0].source_key.as_deref()), (1, Some("5")));
+}
+
+// ADM-4: where a signature covers the address, the operator says what that is, and nobody else.
+#[tokio::test]
+async fn a_signed_address_is_the_operators_word() {
+    let preset = crate::model::presets::preset("hubspot").unwrap();
+    let verification = Verification::Hmac { scheme: preset.scheme, secret: "github".parse().unwrap() };
+    let list = EventList { pointer: String::new(), events_max: 100 };
+    let route = || Route {
+        verification: verification.clone(),
+        delivery_key: Some(preset.delivery_key.clone()),
+        event_list: Some(list.clone()),
+        ..plain_route("hubspot")
+    };
+    let change = |event: u64, at: u64| {
+        format!(
+            r#"{{"portalId":1,"subscriptionType":"contact.creation","objectId":5,"eventId":{event},"occurredAt":{at}}}"#
+        )
+    };
+    let body = format!("[{},{}]", change(1, 1), change(1, 2)).into_bytes();
+    let time = NOW.as_millis().to_string();
+    let sent = |url: &str| {
+        let signed = [format!("POST{url}/in/acme/hubspot?a=%2F").as_bytes(), &body, time.as_bytes()].concat();
+        let signed = String::from_utf8(signed).unwrap().replacen("%2F", "/", 1);
+        let headers = [
+            ("x-hubspot-request-timestamp", time.as_str()),
+            ("x-hubspot-signature-v3", &base64_signature(signed.as_bytes())),
+        ];
+        request("POST", "/in/acme/hubspot?a=%2F", &headers, &body)
+    };
+    let options = IntakeOptions { public_url: Some("https://hooks.example".to_owned()), ..Setup::default().options };
+    let world = World::start(Setup { routes: vec![route()], options, ..Setup::default() }).await;
+    assert_eq!(world.send(&sent("https://hooks.example")).await.status, 202);
+    assert_eq!(world.events().await.len(), 2, "one event id, told apart by its time");
+    assert_eq!(world.send(&sent("https://attacker.example")).await.status, 401);
+
+    let world = World::start(Setup { routes: vec![route()], ..Setup::default() }).await;
+    let reply = world.send(&sent("https://hooks.example")).await;
+    assert_eq!((reply.status, world.answers(503, "public_url_unset")), (503, 1));
+    assert!(world.events().await.is_empty());
 }

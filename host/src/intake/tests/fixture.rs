@@ -75,6 +75,7 @@ pub(in crate::intake) fn manifest(pack: &str, routes: Vec<Route>) -> Manifest {
         imports: Vec::new(),
         limits: GuestLimits::DEFAULT,
         routes,
+        readers: Vec::new(),
         destinations: Vec::new(),
         settings: BTreeMap::new(),
     }
@@ -96,6 +97,7 @@ impl Default for Setup {
                 bytes_max: 64 * 1024 * 1024,
                 body_bytes_max: 1024 * 1024,
                 deadline: Duration::from_secs(60),
+                public_url: None,
             },
             bounds: Bounds::for_requests(256),
         }
@@ -189,6 +191,13 @@ pub(super) fn signature(body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(body);
     format!("sha256={}", HEXLOWER.encode(&mac.finalize().into_bytes()))
+}
+
+/// The same in base64, with nothing before it.
+pub(super) fn base64_signature(signed: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    mac.update(signed);
+    data_encoding::BASE64.encode(&mac.finalize().into_bytes())
 }
 
 /// A signed delivery.

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::presets::{PRESET_NAMES, preset};
 
+/// Where they are sent to.
+const URI: &str = "https://www.example.com/webhook_uri";
 /// When the requests of these tests are signed, in seconds.
 const SIGNED_AT: i64 = 1_700_000_000;
 
@@ -62,6 +64,7 @@ impl Case {
         for header in ["webhook-timestamp", "x-slack-request-timestamp"] {
             case.add(header, time.as_bytes());
         }
+        case.add("x-hubspot-request-timestamp", format!("{time}000").as_bytes());
         case.add("webhook-id", b"msg_1");
         let value = case.signature_header(&time);
         case.add(case.signature_header_name(), value.as_bytes());
@@ -70,17 +73,22 @@ impl Case {
 
     fn signature_header_name(&self) -> &'static str {
         let Verification::Hmac { scheme, .. } = &self.verification else { panic!("not signed") };
-        ["x-hub-signature-256", "webhook-signature", "stripe-signature", "x-slack-signature", "x-shopify-hmac-sha256"]
-            .into_iter()
-            .find(|name| scheme.header == *name)
-            .unwrap()
+        let names = [
+            "x-hub-signature-256",
+            "webhook-signature",
+            "stripe-signature",
+            "x-slack-signature",
+            "x-shopify-hmac-sha256",
+            "x-hubspot-signature-v3",
+        ];
+        names.into_iter().find(|name| scheme.header == *name).unwrap()
     }
 
     /// The signature header's value for what the case holds now.
     fn signature_header(&self, time: &str) -> String {
         let Verification::Hmac { scheme, .. } = &self.verification else { panic!("not signed") };
-        let request = Signed { headers: &self.headers, body: &self.body };
-        let parts = signed_parts(scheme, request, time).unwrap();
+        let time = &*written_time(scheme, time);
+        let parts = signed_parts(scheme, self.request(), URI, time).unwrap();
         let code = Code::of(scheme.hash, &key_of(scheme.key, &self.secrets[0]).unwrap(), &parts);
         let bytes = &code.bytes[..code.length];
         let written = match scheme.encoding {
@@ -103,7 +111,19 @@ impl Case {
     }
 
     fn verify(&self) -> Result<(), Refusal> {
-        verify(&self.verification, Signed { headers: &self.headers, body: &self.body }, &self.secrets, self.now)
+        verify(&self.verification, self.request(), &self.secrets, self.now)
+    }
+
+    fn request(&self) -> Signed<'_> {
+        Signed { method: "POST", uri: URI, headers: &self.headers, body: &self.body }
+    }
+}
+
+/// A time in seconds, as the scheme counts.
+fn written_time(scheme: &HmacScheme, seconds: &str) -> String {
+    match scheme.timestamp.as_ref().map(|rule| rule.unit) {
+        Some(TimestampUnit::Milliseconds) => format!("{seconds}000"),
+        Some(TimestampUnit::Seconds) | None => seconds.to_owned(),
     }
 }
 
@@ -124,6 +144,7 @@ impl Published {
             "standard-webhooks" => ("webhook-signature", self.signature.clone()),
             "slack" => ("x-slack-signature", self.signature.clone()),
             "shopify" => ("x-shopify-hmac-sha256", self.signature.clone()),
+            "hubspot" => ("x-hubspot-signature-v3", self.signature.clone()),
             "stripe" => {
                 let time = self.timestamp.as_ref().unwrap();
                 ("stripe-signature", format!("t={time},v1={}", self.signature))
@@ -137,7 +158,9 @@ impl Published {
         if let Some(time) = &self.timestamp {
             case.add("webhook-timestamp", time.as_bytes());
             case.add("x-slack-request-timestamp", time.as_bytes());
-            case.now = at(time.parse().unwrap());
+            case.add("x-hubspot-request-timestamp", time.as_bytes());
+            let count: i64 = time.parse().unwrap();
+            case.now = if self.preset == "hubspot" { Timestamp::from_millis(count) } else { at(count) };
         }
         case
     }
@@ -422,4 +445,16 @@ fn the_longest_window_does_not_overflow() {
     scheme.timestamp.as_mut().unwrap().window = Duration::MAX;
     case.now = Timestamp::MAX;
     assert_eq!(case.verify(), Ok(()));
+}
+
+// ADM-4
+#[test]
+fn an_address_is_signed_as_hubspot_writes_it_and_no_other_passes() {
+    let written = hubspot_decoded("https://a.example/in/t%2Fh?q=%40%3a%21%20%25%4&x=%C3%A4%");
+    assert_eq!(written, "https://a.example/in/t/h?q=@:!%20%25%4&x=%C3%A4%");
+    let case = Case::signed("hubspot");
+    let elsewhere = Signed { uri: "https://www.example.com/another", ..case.request() };
+    assert_eq!(verify(&case.verification, elsewhere, &case.secrets, case.now), Err(Refusal::SignatureWrong));
+    let put = Signed { method: "PUT", ..case.request() };
+    assert_eq!(verify(&case.verification, put, &case.secrets, case.now), Err(Refusal::SignatureWrong));
 }

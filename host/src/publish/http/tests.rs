@@ -6,8 +6,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, StatusCode};
 use sha2::Sha256;
 
-use super::super::sink::{Answer, Received, Sink};
-use super::super::trust;
 use super::*;
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane::Ordering;
@@ -15,6 +13,8 @@ use crate::model::event::Header;
 use crate::model::ids::MessageId;
 use crate::model::message::{Outcome, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
+use crate::outbound::client_config;
+use crate::outbound::sink::{Answer, Received, Sink};
 
 /// Long enough for a loaded machine to send a request, short enough to wait for.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter
         idle_timeout: Duration::from_secs(60),
     };
     let destinations = Destinations::from([(destination.name.clone(), destination.clone())]);
-    let tls = trust::client_config("publish.ca_file", None).unwrap();
+    let tls = client_config("publish.ca_file", None).unwrap();
     HttpAdapter::new(guard, tls, &destinations, limits, Env::system())
 }
 

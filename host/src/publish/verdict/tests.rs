@@ -1,5 +1,7 @@
 use std::io;
 
+use http::HeaderValue;
+
 use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(784_111_777_000); // Sun, 06 Nov 1994 08:49:37 GMT

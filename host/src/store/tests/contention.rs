@@ -109,7 +109,7 @@ impl Work {
             }
         }
         self.help_the_dead().await;
-        if round % SWEEP_ROUNDS == 0 {
+        if round.is_multiple_of(SWEEP_ROUNDS) {
             let swept = store.sweep_lanes(SweepCursor::default()).await;
             if let Some(sweep) = self.tally.count("sweep", swept) {
                 assert_eq!(sweep.repaired, 0, "no promotion is lost");

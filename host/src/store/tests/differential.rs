@@ -44,8 +44,8 @@ async fn play(history: &[Step]) -> Result<(), Difference> {
             let all = number % LOOK_AT_ALL == LOOK_AT_ALL - 1 || number + 1 == history.len();
             let (left, right) = (sqlite.view(all).await, mariadb.view(all).await);
             assert_eq!(left.len(), right.len());
-            let views = left.iter().zip(&right);
-            result = views.map(|((what, left), (_, right))| same(number, what, left, right)).collect();
+            let mut views = left.iter().zip(&right);
+            result = views.try_for_each(|((what, left), (_, right))| same(number, what, left, right));
         }
         if result.is_err() {
             break;

@@ -7,6 +7,7 @@ use std::pin::pin;
 use futures_util::future::join;
 
 use super::*;
+use crate::model::pack::Coalescing;
 
 /// Connections of this database that wait for a lock.
 const WAITING: &str = "\
@@ -150,6 +151,85 @@ async fn two_enqueues_meet_over_an_empty_lane() {
     first.finish(&claimed[0], done(vec![])).await;
     assert_eq!(first.claim(10).await.len(), 1);
     first.assert_counted().await;
+}
+
+/// A delivery of one event that is a generation of its source's projection, and its work item.
+fn generation(fixture: &Fixture, key: &str) -> (WorkItemId, Delivery) {
+    let event = fixture.event(key, Some("repo"), key);
+    let id = event.work_item_id;
+    let delivery = fixture.delivery(vec![event]);
+    let (route, ordering) = ("projected".parse().unwrap(), Ordering::None);
+    (id, Delivery { route, ordering, coalescing: Coalescing::SourceProjection, ..delivery })
+}
+
+async fn projection(fixture: &Fixture, id: WorkItemId) -> ProjectionPart {
+    fixture.store.work_item(id).await.unwrap().unwrap().projection.unwrap()
+}
+
+// COA-3: "somebody is active, queue behind" and "nobody is queued, the projection is idle".
+#[tokio::test]
+async fn a_generation_comes_while_the_active_one_ends() {
+    for enqueue_first in [true, false] {
+        for queued_before in [true, false] {
+            let (first, second) = two().await;
+            let (active, delivery) = generation(&first, "d-1");
+            first.store.enqueue(delivery).await.unwrap();
+            let item = first.claim(1).await.pop().unwrap();
+            let mut queued = None;
+            if queued_before {
+                let (id, delivery) = generation(&first, "d-2");
+                first.store.enqueue(delivery).await.unwrap();
+                queued = Some(id);
+            }
+            let (last, delivery) = generation(&second, "d-3");
+            let (enqueue, finish) = (second.store.enqueue(delivery), first.finish(&item, done(vec![])));
+            let held = "SELECT id FROM lane";
+            let finished = if enqueue_first {
+                in_line(&first, held, enqueue, finish).await.1
+            } else {
+                in_line(&first, held, finish, enqueue).await.0
+            };
+            assert_eq!(finished, Finished::Applied);
+            assert_eq!(projection(&first, active).await, ProjectionPart::Ended);
+            let case = format!("enqueue first: {enqueue_first}, queued before: {queued_before}");
+            let mut order = first.drain().await;
+            assert_eq!(order.pop(), Some(last), "{case}");
+            // What was queued is superseded if the last one came before it was activated, and runs otherwise. An enqueue that was
+            // first in line may lose a deadlock to the end and be done again after it.
+            let ran = Vec::from_iter(queued);
+            assert!(order == ran || (enqueue_first && order.is_empty()), "{case}: {order:?}");
+            first.assert_counted().await;
+        }
+    }
+}
+
+// COA-3: of two that come at once, one is active and one is queued; of two behind an active one, the later is.
+#[tokio::test]
+async fn two_generations_come_at_once() {
+    for idle in [true, false] {
+        let (first, second) = two().await;
+        let (earlier, delivery) = generation(&first, "d-0");
+        first.store.enqueue(delivery).await.unwrap();
+        let item = first.claim(1).await.pop().unwrap();
+        if idle {
+            first.finish(&item, done(vec![])).await;
+        }
+        let ((one, left), (other, right)) = (generation(&first, "d-1"), generation(&second, "d-2"));
+        let enqueues = (first.store.enqueue(left), second.store.enqueue(right));
+        let stored = in_line(&first, "SELECT id FROM lane", enqueues.0, enqueues.1).await;
+        assert!(stored.0.is_ok() && stored.1.is_ok(), "{stored:?}");
+        if idle {
+            assert_eq!(projection(&first, one).await, ProjectionPart::Active);
+            assert_eq!(projection(&first, other).await, ProjectionPart::Queued);
+            assert_eq!(first.drain().await, [one, other]);
+        } else {
+            assert_eq!(projection(&first, one).await, ProjectionPart::Ended, "superseded");
+            first.finish(&item, done(vec![])).await;
+            assert_eq!(first.drain().await, [other]);
+        }
+        assert_eq!(projection(&first, earlier).await, ProjectionPart::Ended);
+        first.assert_counted().await;
+    }
 }
 
 // CLM-8, RPL-1: a dead head is let go of once, and its replay comes behind those who waited for it.

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use self::tamper::Tampering;
 use super::dialect::Engine;
 use super::stored::work_state_code;
-use super::testing::{Fixture, LEASE, START, done, env, namespace, options, pack};
+use super::testing::{Fixture, LEASE, Loss, START, done, env, namespace, options, pack};
 use super::*;
 use crate::env::ManualClock;
 use crate::model::failure::{Failure, FailureClass};

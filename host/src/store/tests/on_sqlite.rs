@@ -12,6 +12,8 @@ mod claiming;
 mod classes;
 #[path = "conformance/coalescing.rs"]
 mod coalescing;
+#[path = "conformance/confirming.rs"]
+mod confirming;
 #[path = "conformance/costs.rs"]
 mod costs;
 #[path = "conformance/covering.rs"]
@@ -30,6 +32,8 @@ mod listing;
 mod materializing;
 #[path = "conformance/peeking.rs"]
 mod peeking;
+#[path = "conformance/projecting.rs"]
+mod projecting;
 #[path = "conformance/publishing.rs"]
 mod publishing;
 #[path = "conformance/replaying.rs"]

@@ -197,6 +197,36 @@ async fn a_server_is_examined_while_it_is_used() {
     assert!(matches!(again, Examined::Found(found) if found.schema.from == 0), "looking creates nothing");
 }
 
+// RDY-1: what a server lets this host do is a capability, and one that is taken away is a gap.
+#[tokio::test]
+async fn a_user_who_may_not_write_any_more_is_a_confirmed_gap() {
+    let owner = begin(LeaseTime::Runtime).await;
+    let url = owner.options.database_url.clone().unwrap();
+    let database = url.database();
+    let user = format!("'{database}'@'localhost'");
+    let mut root = Tampering::with(&owner).await;
+    root.execute(&format!("CREATE USER {user}")).await;
+    let rights = "SELECT, INSERT, DELETE, CREATE, ALTER, DROP, INDEX";
+    root.execute(&format!("GRANT {rights} ON `{database}`.* TO {user}")).await;
+    let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()";
+    let tables = root.connection().fetch_all(tables, values![]).await.unwrap();
+    for table in tables.iter().map(|row| row.value::<String>(0).unwrap()) {
+        // The rights of tables count from the next statement on, those of databases from the next connection on.
+        root.execute(&format!("GRANT UPDATE ON `{database}`.`{table}` TO {user}")).await;
+    }
+    let directory = TempDir::new().unwrap();
+    let (data, database_url) = (directory.path().join("data"), Some(url.for_user(database)));
+    let options = StoreOptions { data, database_url, ..owner.options.clone() };
+    let store = Store::open(options, env(&owner.clock)).await.unwrap();
+    assert_eq!(store.confirm_claims().await.unwrap(), None);
+    root.execute(&format!("REVOKE UPDATE ON `{database}`.work_item FROM {user}")).await;
+    let gap = store.confirm_claims().await.unwrap().unwrap();
+    assert_eq!(gap.kind, GapKind::Capability, "{gap:?}");
+    root.execute(&format!("GRANT UPDATE ON `{database}`.work_item TO {user}")).await;
+    assert_eq!(store.confirm_claims().await.unwrap(), None);
+    store.close().await;
+}
+
 // RDY-3, MAT-6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_beside_deliveries_of_the_same_events_makes_one_work_item_each() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Pool;
-use crate::claim::{ClaimOptions, Probe};
+use crate::claim::{ClaimOptions, HostPressure, Probe};
 use crate::execute::ExecuteOptions;
 use crate::execute::testing::{Harness, Step, succeed};
 use crate::model::failure::FailureClass;
@@ -28,7 +28,7 @@ async fn blocked_and_delayed_rows_are_no_reason_to_rebuild_a_scheduler() {
     assert_eq!(harness.detail(head).await.state, WorkState::Delayed);
     assert_eq!(harness.detail(behind).await.state, WorkState::Blocked);
     for _ in 0..3 {
-        pool.revive();
+        pool.revive(&ClaimOptions::default());
     }
     assert_eq!(pool.scheduler.id(), first);
     pool.drain(Duration::ZERO).await;
@@ -46,9 +46,36 @@ async fn a_dead_scheduler_is_noticed_and_rebuilt() {
         tokio::task::yield_now().await;
     }
     harness.enqueue(["a"]).await;
-    pool.revive();
+    pool.revive(&ClaimOptions::default());
     assert_ne!(pool.scheduler.id(), first);
     assert!(pool.condition().scheduler_alive);
+    starts.recv().await.unwrap();
+    pool.drain(Duration::from_secs(10)).await;
+}
+
+// SCH-3
+#[tokio::test]
+async fn a_scheduler_is_rebuilt_when_it_is_configured_otherwise_and_not_when_it_is_told_the_same() {
+    let harness = Harness::new().await;
+    let mut starts = harness.load(|_, _| succeed());
+    let mut pool = pool(&harness, 2);
+    let first = pool.scheduler.id();
+    let otherwise = ClaimOptions { poll: Duration::from_secs(3), ..ClaimOptions::default() };
+    assert_eq!(ClaimOptions::default().fingerprint(), ClaimOptions::default().fingerprint());
+    assert_ne!(ClaimOptions::default().fingerprint(), otherwise.fingerprint());
+    pool.revive(&ClaimOptions::default());
+    assert_eq!(pool.scheduler.id(), first);
+    // The one before it ends first: a pack has one scheduler at a time.
+    pool.revive(&otherwise);
+    while pool.condition().scheduler_alive {
+        tokio::task::yield_now().await;
+    }
+    pool.revive(&otherwise);
+    let second = pool.scheduler.id();
+    assert_ne!(second, first);
+    pool.revive(&otherwise);
+    assert_eq!(pool.scheduler.id(), second);
+    harness.enqueue(["a"]).await;
     starts.recv().await.unwrap();
     pool.drain(Duration::from_secs(10)).await;
 }
@@ -60,12 +87,12 @@ async fn a_failed_probe_leaves_the_pool_running_and_the_next_one_brings_the_work
     let mut starts = harness.load(|_, _| succeed());
     let mut pool = pool(&harness, 2);
     let first = pool.scheduler.id();
-    pool.probed(Probe::Failed);
-    pool.revive();
+    pool.measured(HostPressure { probe: Probe::Failed, ..HostPressure::default() });
+    pool.revive(&ClaimOptions::default());
     assert_eq!(pool.scheduler.id(), first);
     assert!(pool.condition().scheduler_alive);
     harness.enqueue(["a"]).await;
-    pool.probed(Probe::Answered);
+    pool.measured(HostPressure::default());
     starts.recv().await.unwrap();
     pool.drain(Duration::from_secs(10)).await;
 }

@@ -53,6 +53,7 @@ impl Runtime {
             guests: guests.clone(),
             routes: RouteTable::empty(),
             env: shared.env.clone(),
+            caller: Arc::new(crate::execute::Unconnected),
             guest_runtime: Handle::current(),
         };
         let supervisor = Supervisor::start(options(), packs, parts).await.unwrap();
@@ -76,10 +77,19 @@ impl Runtime {
 
     /// Delivers an event under a generation, and waits until it is done.
     pub(super) async fn works(&self, generation: u32, key: &str) {
-        let event = self.shared.event(key, None, r#"{"do":"note","text":"fine"}"#);
+        self.ends(generation, key, r#"{"do":"note","text":"fine"}"#, WorkState::Done).await;
+    }
+
+    /// Delivers an event that is of no use, and waits until it is dead.
+    pub(super) async fn dies(&self, generation: u32, key: &str, body: &str) {
+        self.ends(generation, key, body, WorkState::Dead).await;
+    }
+
+    async fn ends(&self, generation: u32, key: &str, body: &str, state: WorkState) {
+        let event = self.shared.event(key, None, body);
         let id = event.work_item_id;
         self.deliver(generation, event).await;
-        while self.shared.store.work_item(id).await.unwrap().unwrap().state != WorkState::Done {
+        while self.shared.store.work_item(id).await.unwrap().unwrap().state != state {
             tokio::task::yield_now().await;
         }
     }

@@ -16,7 +16,7 @@ use object_store::client::{
     HttpService,
 };
 
-use crate::publish;
+use crate::outbound;
 
 /// Idle connections that are kept.
 const IDLE_CONNECTIONS_MAX: usize = 2;
@@ -32,7 +32,7 @@ pub(super) struct Client(HyperClient<HttpsConnector<Dialer>, HttpRequestBody>);
 impl Client {
     /// The authorities of `ca_file` are trusted beside the public ones.
     pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
-        let tls = publish::client_tls("checkpoints.ca_file", ca_file)?;
+        let tls = outbound::client_config("checkpoints.ca_file", ca_file)?;
         let mut dialer = Dialer::new();
         dialer.enforce_http(false);
         dialer.set_connect_timeout(Some(CONNECT_TIME_MAX));

@@ -60,6 +60,42 @@ async fn other_work_types_are_invisible() {
     assert_eq!(fixture.claim(10).await.len(), 1);
 }
 
+// CLM-1, CLM-4: one row that is asked for is taken under the predicates of every claim.
+#[tokio::test]
+async fn a_row_that_is_asked_for_is_taken_if_any_claim_would_take_it() {
+    let fixture = start().await;
+    fixture.deliver("d-0", None).await;
+    let (_, head) = fixture.deliver("d-1", Some("repo")).await;
+    let (_, behind) = fixture.deliver("d-2", Some("repo")).await;
+    let only = |id| ClaimRequest { only: Some(id), ..fixture.request(1) };
+    let claim = async |request: ClaimRequest| fixture.store.claim(request).await.unwrap();
+    assert!(claim(only(behind)).await.is_empty(), "it is not the head");
+    let mut elsewhere =
+        vec![ClaimRequest { stale_only: true, ..only(head) }, ClaimRequest { generations: vec![], ..only(head) }];
+    elsewhere.push(ClaimRequest { work_types: vec![WorkType::WorkflowActionApply], ..only(head) });
+    elsewhere.push(ClaimRequest { classes: QueueClasses::of(&[QueueClass::Bulk]), ..only(head) });
+    elsewhere.push(ClaimRequest { pack: "gitlab".parse().unwrap(), ..only(head) });
+    for request in elsewhere {
+        assert!(claim(request.clone()).await.is_empty(), "{request:?}");
+    }
+    let item = claim(only(head)).await.pop().unwrap();
+    assert_eq!((item.id, item.attempt), (head, 1));
+    assert!(claim(only(head)).await.is_empty(), "it is leased");
+    let run_after = fixture.now() + Duration::from_secs(5);
+    fixture.finish(&item, Disposition::Retry { failure: failure(), run_after, leaves_lane: false }).await;
+    assert!(claim(only(head)).await.is_empty(), "it is delayed");
+    fixture.advance(Duration::from_secs(5));
+    assert_eq!(ids(&claim(only(head)).await), [head]);
+    fixture.advance(LEASE * 2);
+    let taken_over = claim(ClaimRequest { stale_only: true, ..only(head) }).await.pop().unwrap();
+    assert!(taken_over.reclaimed);
+    assert_eq!(fixture.finish(&taken_over, done(vec![])).await, Finished::Applied);
+    assert!(claim(only(head)).await.is_empty(), "it has ended");
+    assert!(claim(only(WorkItemId::from_bytes([9; 16]))).await.is_empty(), "there is none");
+    assert_eq!(ids(&claim(only(behind)).await), [behind]);
+    fixture.assert_counted().await;
+}
+
 // CLM-3
 #[tokio::test]
 async fn heads_are_claimed_in_the_order_of_their_places() {

@@ -104,21 +104,25 @@ async fn a_stale_reclaim_has_no_preference() {
     assert_eq!(ids(&claim(&fixture, 10, ALL, BULK).await), [bulk, fresh], "and stale rows before fresh ones");
 }
 
-// PRS-2
+// PRS-2, PRS-3
 #[tokio::test]
 async fn rows_in_work_are_counted_until_they_end() {
     let fixture = start().await;
-    let count = async || fixture.store.processing_rows(&pack()).await.unwrap();
-    assert_eq!(count().await, 0);
+    let count = async || {
+        let ProcessingRows { rows, stale } = fixture.store.processing_rows(&pack(), fixture.now()).await.unwrap();
+        (rows, stale)
+    };
+    assert_eq!(count().await, (0, 0));
     for n in 0..3 {
         deliver(&fixture, &format!("d-{n}"), None, QueueClass::ALL[n]).await;
     }
     let claimed = fixture.claim(2).await;
-    assert_eq!(count().await, 2);
+    assert_eq!(count().await, (2, 0));
     fixture.advance(LEASE * 2);
-    assert_eq!(count().await, 2, "a stale row is still somebody's");
+    assert_eq!(count().await, (2, 2), "a stale row is still somebody's");
     assert_eq!(fixture.claim(10).await.len(), 3);
-    assert_eq!(count().await, 3);
+    assert_eq!(count().await, (3, 0));
     assert_eq!(fixture.finish(&claimed[0], done(vec![])).await, Finished::LeaseLost);
-    assert_eq!(fixture.store.processing_rows(&"gitlab".parse().unwrap()).await.unwrap(), 0);
+    let other = fixture.store.processing_rows(&"gitlab".parse().unwrap(), fixture.now()).await.unwrap();
+    assert_eq!((other.rows, other.stale), (0, 0));
 }

@@ -106,7 +106,12 @@ async fn an_event_is_shown_with_what_became_of_it() {
     let item = fixture.claim(1).await.pop().unwrap();
     let messages = vec![fixture.message("sink", START), fixture.message("audit", START)];
     let emitted: Vec<_> = messages.iter().map(|message| message.id).collect();
-    let disposition = Disposition::Done { note: Some("two mails".to_owned()), ignored: false, messages };
+    let disposition = Disposition::Done {
+        note: Some("two mails".to_owned()),
+        ignored: false,
+        messages,
+        record: crate::model::reading::RunRecord::none(),
+    };
     fixture.finish(&item, disposition).await;
 
     let detail = fixture.store.event(id).await.unwrap().unwrap();

@@ -4,6 +4,7 @@ use super::step::{Attempt, By, Ending, NewPart, Step};
 use super::*;
 use crate::model::message::AfterAttempt;
 use crate::model::pack::Coalescing;
+use crate::model::reading::RunRecord;
 
 /// How many of the rows that were made last a step chooses from.
 const RECENT: usize = 24;
@@ -168,7 +169,12 @@ impl Side {
                 });
                 let messages = messages.collect::<Vec<_>>();
                 self.messages.extend(messages.iter().map(|message| message.id));
-                Disposition::Done { note: ignored.then(|| "of no interest".to_owned()), ignored: *ignored, messages }
+                Disposition::Done {
+                    note: ignored.then(|| "of no interest".to_owned()),
+                    ignored: *ignored,
+                    messages,
+                    record: RunRecord::none(),
+                }
             }
         };
         let mut finish = self.fixture.ending(&item, disposition);
@@ -322,7 +328,7 @@ impl Side {
             ("exact statistics", format!("{:?}", store.exact_stats(now).await)),
             ("who is next", format!("{:?}", store.peek(&look).await)),
             ("when the next is claimable", format!("{:?}", store.next_claimable_at(&pack(), now).await)),
-            ("rows in work", format!("{:?}", store.processing_rows(&pack()).await)),
+            ("rows in work", format!("{:?}", store.processing_rows(&pack(), now).await)),
             ("the newest events", format!("{:?}", store.list_events(&EventFilter::default(), first(10)).await)),
             ("the newest messages", format!("{newest_messages:?}")),
         ];

@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// TLS towards others. The authorities of `ca_file`, in PEM, are trusted beside the public ones; `key` is the setting that
 /// names it.
-pub fn client_config(key: &str, ca_file: Option<&Path>) -> Result<ClientConfig, String> {
+pub(crate) fn client_config(key: &str, ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(file) = ca_file {
         add(&mut roots, file).map_err(|reason| format!("{key}: {} {reason}", file.display()))?;

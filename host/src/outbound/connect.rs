@@ -13,7 +13,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ const ADDRESSES_MAX: usize = 8;
 /// Lookups of one name at once. A lookup holds a thread until the system's resolver gives up; a dead name server must not
 /// hold them all.
 const LOOKUPS_PER_NAME_MAX: usize = 2;
+/// Names that are looked up at once by a dialer for any host.
+const NAMES_MAX: usize = 256;
 /// The longest DNS name, in characters (RFC 1035).
 const NAME_LENGTH_MAX: usize = 253;
 /// The longest label of a DNS name, in characters (RFC 1035).
@@ -46,7 +48,7 @@ const LABEL_LENGTH_MAX: usize = 63;
 
 /// Why there is no connection. Nothing of the request was sent.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectError {
+pub(crate) enum ConnectError {
     /// The guard refuses the address.
     #[error(transparent)]
     Denied(#[from] Denied),
@@ -73,11 +75,11 @@ pub(super) enum ConnectError {
 /// A URL whose host cannot be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the host `{0}` is neither an IP address in its usual spelling nor a DNS name")]
-pub(super) struct HostError(String);
+pub(crate) struct HostError(String);
 
 /// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Host {
+pub(crate) enum Host {
     /// An address.
     Address(IpAddr),
     /// A name to look up.
@@ -87,7 +89,7 @@ pub(super) enum Host {
 impl Host {
     /// The host of `url`. Spellings of addresses that the system's resolver would take (`127.1`, `0x7f000001`) are refused:
     /// whoever writes them means to be misread.
-    pub(super) fn of(url: &Uri) -> Result<Self, HostError> {
+    pub(crate) fn of(url: &Uri) -> Result<Self, HostError> {
         let text = url.host().unwrap_or_default();
         let refused = || HostError(text.to_owned());
         if let Some(inner) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
@@ -117,15 +119,43 @@ fn is_dns_name(text: &str) -> bool {
 
 /// Makes TCP connections to checked addresses.
 #[derive(Clone)]
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     guard: Arc<Guard>,
-    /// One entry a name that a destination has; fixed at the start, so it does not grow.
-    lookups: Arc<HashMap<String, Arc<Semaphore>>>,
+    names: Arc<Names>,
+}
+
+/// The names that may be looked up, each with its lookups under way.
+enum Names {
+    /// These and no others; fixed at the start.
+    Fixed(HashMap<String, Arc<Semaphore>>),
+    /// Any; an entry a name that is being looked up, at most [`NAMES_MAX`].
+    Open(Mutex<HashMap<String, Arc<Semaphore>>>),
+}
+
+impl Names {
+    /// What bounds the lookups of this name; `None` if it may not be looked up.
+    fn lookups_of(&self, name: &str) -> Option<Arc<Semaphore>> {
+        let fresh = || Arc::new(Semaphore::new(LOOKUPS_PER_NAME_MAX));
+        match self {
+            Names::Fixed(names) => names.get(name).map(Arc::clone),
+            Names::Open(names) => {
+                let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+                if names.len() >= NAMES_MAX && !names.contains_key(name) {
+                    // What only the map holds is not being used.
+                    names.retain(|_, lookups| Arc::strong_count(lookups) > 1);
+                }
+                if names.len() >= NAMES_MAX && !names.contains_key(name) {
+                    return None;
+                }
+                Some(Arc::clone(names.entry(name.to_owned()).or_insert_with(fresh)))
+            }
+        }
+    }
 }
 
 impl Dialer {
     /// A dialer for the hosts of these URLs, and for no others.
-    pub(super) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, HostError> {
+    pub(crate) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, HostError> {
         let mut lookups = HashMap::new();
         for url in urls {
             match Host::of(url)? {
@@ -135,7 +165,12 @@ impl Dialer {
                 }
             }
         }
-        Ok(Self { guard: Arc::new(guard), lookups: Arc::new(lookups) })
+        Ok(Self { guard: Arc::new(guard), names: Arc::new(Names::Fixed(lookups)) })
+    }
+
+    /// A dialer for any host: which ones are called is decided before.
+    pub(crate) fn for_any(guard: Guard) -> Self {
+        Self { guard: Arc::new(guard), names: Arc::new(Names::Open(Mutex::default())) }
     }
 
     async fn connect(self, url: Uri) -> Result<TcpStream, ConnectError> {
@@ -149,7 +184,7 @@ impl Dialer {
 
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
         let unknown = || ConnectError::Host(HostError(name.clone()));
-        let lookups = Arc::clone(self.lookups.get(&name).ok_or_else(unknown)?);
+        let lookups = self.names.lookups_of(&name).ok_or_else(unknown)?;
         let permit = lookups.acquire_owned().await.expect("lookups are never closed");
         // The permit goes with the thread, not with the caller, who may stop waiting.
         let lookup = tokio::task::spawn_blocking(move || {
@@ -161,7 +196,7 @@ impl Dialer {
 }
 
 /// Checks all of `addresses`, then dials them in turn until one accepts.
-pub(super) async fn dial(guard: &Guard, addresses: Vec<SocketAddr>) -> Result<TcpStream, ConnectError> {
+pub(crate) async fn dial(guard: &Guard, addresses: Vec<SocketAddr>) -> Result<TcpStream, ConnectError> {
     let addresses: Vec<SocketAddr> = addresses.into_iter().map(canonical).collect();
     for address in &addresses {
         guard.check(*address)?;
@@ -198,13 +233,13 @@ impl Service<Uri> for Dialer {
 
 /// A [`Dialer`] with TLS where the URL asks for it, bounded in time.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     inner: HttpsConnector<Dialer>,
 }
 
 impl Connector {
     /// TLS as `tls` says for `https`, plain TCP for `http`.
-    pub(super) fn new(dialer: Dialer, tls: ClientConfig) -> Self {
+    pub(crate) fn new(dialer: Dialer, tls: ClientConfig) -> Self {
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Self { inner: builder.wrap_connector(dialer) }
     }

@@ -14,7 +14,7 @@ use crate::env;
 
 /// How a [`Sink`] answers a request.
 #[derive(Debug, Clone)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// These bytes, then the next request.
     Raw(String),
     /// These bytes, as soon as there is a permit for it.
@@ -33,39 +33,39 @@ pub(super) enum Answer {
 
 impl Answer {
     /// A whole answer with this status and an empty body.
-    pub(super) fn status(status: u16) -> Self {
+    pub(crate) fn status(status: u16) -> Self {
         Answer::Raw(format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"))
     }
 
     /// A whole answer with status 200, as soon as there is a permit for it.
-    pub(super) fn held(permits: &Arc<Semaphore>) -> Self {
+    pub(crate) fn held(permits: &Arc<Semaphore>) -> Self {
         Answer::Held(Arc::clone(permits), "HTTP/1.1 200 Said\r\ncontent-length: 0\r\n\r\n".to_owned())
     }
 }
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Received {
-    pub(super) request_line: String,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Received {
+    pub(crate) request_line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Received {
     /// The value of the header of this name.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// A running server; it stops when dropped.
-pub(super) struct Sink {
-    pub(super) address: SocketAddr,
-    pub(super) received: mpsc::UnboundedReceiver<Received>,
+pub(crate) struct Sink {
+    pub(crate) address: SocketAddr,
+    pub(crate) received: mpsc::UnboundedReceiver<Received>,
     /// Bytes that each answered connection took after its request, once it has ended.
-    pub(super) flooded: mpsc::UnboundedReceiver<usize>,
+    pub(crate) flooded: mpsc::UnboundedReceiver<usize>,
     /// Connections that are open.
-    pub(super) open: watch::Receiver<usize>,
+    pub(crate) open: watch::Receiver<usize>,
     accepting: JoinHandle<()>,
 }
 
@@ -84,7 +84,7 @@ struct Script<F> {
 
 impl Sink {
     /// Starts a server that answers each request with what `answer` says.
-    pub(super) async fn start(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (received_in, received) = mpsc::unbounded_channel();
@@ -105,12 +105,12 @@ impl Sink {
     }
 
     /// The next request.
-    pub(super) async fn next(&mut self) -> Received {
+    pub(crate) async fn next(&mut self) -> Received {
         self.received.recv().await.expect("the sink is running")
     }
 
     /// Waits until this many connections are open.
-    pub(super) async fn until_open(&mut self, wanted: impl FnMut(&usize) -> bool) -> usize {
+    pub(crate) async fn until_open(&mut self, wanted: impl FnMut(&usize) -> bool) -> usize {
         *self.open.wait_for(wanted).await.expect("the sink is running")
     }
 }

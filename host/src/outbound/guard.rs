@@ -51,7 +51,7 @@ const DENIED_NETWORKS: [&str; 30] = [
 
 /// Decides which addresses may be dialled.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     denied: Vec<IpNet>,
     allowed: Vec<IpNet>,
     own_listeners: Vec<SocketAddr>,
@@ -59,7 +59,7 @@ pub(super) struct Guard {
 
 /// Why an address may not be dialled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Denied {
+pub(crate) enum Denied {
     /// It is in a network that is not public and that the operator has not allowed.
     #[error("the address {address} is in {network}, which is not a public network and not an allowed one")]
     Network {
@@ -75,7 +75,7 @@ pub(super) enum Denied {
 
 impl Guard {
     /// A guard that also lets through `allow_networks` (in CIDR notation), but never to `own_listeners`.
-    pub(super) fn new(allow_networks: &[String], own_listeners: &[SocketAddr]) -> Result<Self, String> {
+    pub(crate) fn new(allow_networks: &[String], own_listeners: &[SocketAddr]) -> Result<Self, String> {
         let network =
             |text: &str| text.parse::<IpNet>().map_err(|_| format!("`{text}` is not a network in CIDR notation"));
         Ok(Self {
@@ -86,7 +86,7 @@ impl Guard {
     }
 
     /// Whether `address` may be dialled. An IPv4 address inside an IPv6 one is judged as what it is.
-    pub(super) fn check(&self, address: SocketAddr) -> Result<(), Denied> {
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), Denied> {
         let address = canonical(address);
         if self.own_listeners.iter().any(|listener| reaches(address, *listener)) {
             return Err(Denied::OwnListener(address));
@@ -103,7 +103,7 @@ impl Guard {
 }
 
 /// The address with an IPv4-mapped IPv6 address unwrapped: what the operating system dials.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
