@@ -174,7 +174,12 @@ async fn a_flow_emits_what_its_manifest_allows_and_nothing_else() {
     let emit = |count: u32, destination: &str| json!({ "do": "emit", "count": count, "destination": destination });
     let most = flow(&generation, &hostile(emit(8, "sink"))).await.unwrap().unwrap();
     assert_eq!(most.messages.len(), 8);
-    fails_with(&generation, emit(9, "sink"), expect![["bad_output: emitted 9 messages: `limits.messages` is 8"]]).await;
+    fails_with(
+        &generation,
+        emit(9, "sink"),
+        expect![["bad_output: emitted 9 messages and actions: `limits.messages` is 8"]],
+    )
+    .await;
     fails_with(
         &generation,
         emit(1, "elsewhere"),
