@@ -11,6 +11,8 @@ use crate::model::message::AfterAttempt;
 use crate::model::pack::Coalescing;
 use crate::store::stored::values;
 
+const WORK_TYPES: [WorkType; 2] = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
+
 /// A history that a seed decides, of everything that moves a row from one state to another.
 struct History {
     fixture: Fixture,
@@ -51,7 +53,8 @@ impl History {
             0 | 1 => self.deliver().await,
             2 => {
                 let rows_max = self.random.random_range(1..8);
-                self.held.extend(self.fixture.claim(rows_max).await);
+                let request = ClaimRequest { work_types: WORK_TYPES.to_vec(), ..self.fixture.request(rows_max) };
+                self.held.extend(self.fixture.store.claim(request).await.unwrap());
             }
             3 | 4 => self.finish().await,
             5..8 => self.publish().await,
@@ -98,7 +101,7 @@ impl History {
             2 => Disposition::Dead { failure: failure(), leaves_lane },
             _ => {
                 let destination = ["sink", "audit", "mail"].choose(&mut self.random).unwrap();
-                let mut message = match self.random.random_range(0..4) {
+                let mut message = match self.random.random_range(0..2) {
                     0 => self.fixture.action("later", run_after),
                     _ => self.fixture.message(destination, run_after),
                 };
@@ -129,7 +132,12 @@ impl History {
                 AfterAttempt::Expired,
             ];
             let after = match *afters.choose(&mut self.random).unwrap() {
-                AfterAttempt::Published if entry.destination.is_flow() => AfterAttempt::HandedOff,
+                // Nobody doubts what became of an action.
+                AfterAttempt::Published | AfterAttempt::Uncertain | AfterAttempt::Dead
+                    if entry.destination.is_flow() =>
+                {
+                    AfterAttempt::HandedOff
+                }
                 after => after,
             };
             let generation = entry.generation;
@@ -195,7 +203,7 @@ impl History {
         let exact = store.exact_stats(self.fixture.now()).await.unwrap();
         assert_eq!((&exact.rows, &exact.counters), (&stats, &stats), "step {step}");
         assert_eq!(exact.uncovered, 0, "step {step}");
-        let looked = PeekRequest { rows_max: PEEK_ROWS_MAX, ..self.fixture.look() };
+        let looked = PeekRequest { rows_max: PEEK_ROWS_MAX, work_types: WORK_TYPES.to_vec(), ..self.fixture.look() };
         let peeked = store.peek(&looked).await.unwrap();
         let claimable = peeked.next.iter().filter(|item| item.is_claimable()).count();
         assert_eq!(claimable as u64, exact.claimable.total(), "step {step}");
