@@ -79,13 +79,13 @@ async fn what_an_author_saves_is_served_and_what_does_not_build_is_shown() -> an
     session.says("done: good evening, world", 1).await?;
 
     // What does not compile is shown where it is, and what served goes on.
-    change(&source, "Ok(Prepared::run(body.subject))", "Ok(Prepared::run(body.object))");
+    change(&source, "wish.subject", "wish.object");
     session.says("no field `object`", 1).await?;
     session.says("what served before goes on", 1).await?;
     session.types("").await?;
     session.says("done: good evening, world", 2).await?;
 
-    change(&source, "body.object", "body.subject");
+    change(&source, "wish.object", "wish.subject");
     session.says("done: good evening, world", 3).await?;
 
     // A saved fixture is sent as it is now; another is sent by its name.
@@ -120,8 +120,8 @@ async fn a_signed_route_gets_a_secret_and_a_signature_and_a_destination_a_receiv
     change(&orders.join("pack.toml"), "verify = \"plain\"", "verify = \"stripe\"\nsecret = \"shop\"");
     change(
         &orders.join("src/lib.rs"),
-        "Ok(Output::new().note(",
-        "Ok(Output::new().message(forebay_sdk::Message::json(\"warehouse\", &subject)?).note(",
+        "_ => Ok(Output::new().note(",
+        "_ => Ok(Output::new().message(forebay_sdk::Message::json(\"warehouse\", &subject)?).note(",
     );
     let fixture = orders.join("fixtures/greeting.request.json");
     change(&fixture, "\"kind\"", "\"id\": \"evt_1\", \"kind\"");
