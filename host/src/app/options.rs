@@ -5,12 +5,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::directories::Directories;
-use super::running::guest_threads;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
 use crate::config::{CheckpointsPlace, Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
-use crate::guest::{Ceilings, GuestHost, GuestOptions};
+use crate::guest::{Ceilings, GuestHost, GuestOptions, long_calls_max};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
@@ -56,7 +55,7 @@ pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions 
     GuestOptions {
         cache: directories.cache.clone(),
         instances_max: config.guest.instances_max,
-        long_calls_max: guest_threads() - 1,
+        long_calls_max: long_calls_max(),
         memory_bytes_max: config.guest.memory_bytes_max as u64,
         ceilings: Ceilings {
             fuel: config.guest.fuel_max_millions.saturating_mul(1_000_000),

@@ -57,8 +57,8 @@ impl Service {
     }
 }
 
-/// Threads that run guests: one a core for those that compute for long, and one more, so that a short call waits for none of
-/// them; the system's own scheduler shares the cores out.
+/// Threads that run guests: one a core and one more, so that a short call waits for none of those that compute for long
+/// (`guest::long_calls_max`), on a machine with one core too.
 pub(super) fn guest_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) + 1
 }

@@ -42,6 +42,7 @@ pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;
 pub use self::reads::{Decoded, ReadRequest, ReadResponse};
 pub use self::rehearsal::{Begun, Halfway, Outcome, Rehearsal, ignored_digest};
+pub use self::turns::long_calls_max;
 pub use self::waiting::WaitingCalls;
 use crate::model::event::Header;
 use crate::model::names::{DestinationName, PackName};

@@ -15,6 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+/// How many calls may compute for long at once on this machine: all its cores but one. That one is for the short ones; the
+/// system would give each of them its core only after some milliseconds.
+pub fn long_calls_max() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
+}
+
 /// The places of calls that compute for long.
 #[derive(Clone)]
 pub(super) struct Places(Arc<Semaphore>);

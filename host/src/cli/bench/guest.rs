@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Handle};
 use super::report::Machine;
 use crate::cli::rig::github::push_body;
 use crate::env::{self, Env};
-use crate::guest::{Bare, Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackFile, Prepared};
+use crate::guest::{Bare, Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackFile, Prepared, long_calls_max};
 use crate::model::event::{Event, Header};
 use crate::model::ids::{EventId, ReceiptId};
 use crate::model::pack::GenerationNumber;
@@ -131,7 +131,7 @@ fn options(cache: PathBuf) -> GuestOptions {
     GuestOptions {
         cache,
         instances_max: 64,
-        long_calls_max: cores(),
+        long_calls_max: long_calls_max(),
         memory_bytes_max: 64 * 1024 * 1024,
         ceilings: Ceilings::NONE,
         compilations_max: 1,
