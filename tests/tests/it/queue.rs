@@ -85,12 +85,11 @@ async fn a_blocked_and_delayed_backlog_is_passed_by_nobody_and_rebuilds_no_sched
     }
     // As long as it takes for the supervisor to look at its pools a few times.
     let claims = world.admin().metric("forebay_claims_total{pack=\"hostile\"}").await?;
-    let looked = async || {
-        let free = deliver(&world, "hostile", &json!({ "id": "free", "do": "note", "text": "free" })).await?;
-        work_item(&world, &free).await
-    };
-    for _ in 0..3 {
-        wait::until("work beside it goes on", &looked, |item| item["state"] == "done").await?;
+    for n in 0..3 {
+        let free = json!({ "id": format!("free-{n}"), "do": "note", "text": "free" });
+        let free = deliver(&world, "hostile", &free).await?;
+        let looked = async || work_item(&world, &free).await;
+        wait::until("work beside it goes on", looked, |item| item["state"] == "done").await?;
     }
     assert!(claims.is_some_and(|claims| claims > 0.0));
     for reason in ["dead", "configuration"] {
