@@ -49,6 +49,8 @@ struct Report {
     destinations: Vec<String>,
     /// What each reader may call, and the secrets that are sent there.
     readers: Vec<String>,
+    /// The version of the contract that it was built for.
+    contract: String,
     imports: Vec<String>,
     exports: Vec<String>,
 }
@@ -84,6 +86,7 @@ impl Report {
             routes: manifest.routes.iter().map(|route| route.path.to_string()).collect(),
             destinations: manifest.destinations.iter().map(ToString::to_string).collect(),
             readers: manifest.readers.iter().map(reads).collect(),
+            contract: report.surface.contract.to_string(),
             imports: report.surface.imports.clone(),
             exports: report.surface.exports.clone(),
         }
@@ -112,6 +115,7 @@ fn show(report: Report, json: bool) -> Result<(), Failure> {
         ("routes", Some(&report.routes.join(", "))),
         ("destinations", Some(&report.destinations.join(", "))),
         ("readers", readers.as_deref()),
+        ("built for", Some(&report.contract)),
         ("imports", Some(&report.imports.join(", "))),
         ("exports", Some(&report.exports.join(", "))),
     ]))?)
