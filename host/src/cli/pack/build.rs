@@ -10,10 +10,28 @@ use crate::cli::output::{fields, print};
 use crate::guest::{PackBuild, PackReport, Trial, build_pack, check_pack_file};
 use crate::model::pack::Reader;
 
+pub(super) const BUILD_HELP: &str = "\
+A pack in Rust needs cargo; the wasm target is added if it is missing. A pack in JavaScript needs Node.js, npm and, the first \
+time, npm's registry. What the compilers say is shown as they say it.
+
+Examples:
+  forebay pack build
+  forebay pack build packs/orders --output orders.fpk";
+
+pub(super) const CHECK_HELP: &str = "\
+Looks at the file as a host does before it serves it: the manifest, the version of the contract that the component was built \
+for, what it imports and exports, whether it compiles and starts within its limits. What is not imported, a pack cannot do.
+
+Examples:
+  forebay pack check orders.fpk
+  forebay pack check orders.fpk --json
+
+Exit code 1 says that no host of this version would serve it, and why.";
+
 #[derive(Debug, Args)]
 pub(in crate::cli) struct BuildArguments {
     /// The folder with the pack.toml
-    #[arg(value_name = "FOLDER")]
+    #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
     /// The file to write; by default NAME-VERSION.fpk in the folder
     #[arg(long, value_name = "FILE")]
