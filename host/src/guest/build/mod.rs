@@ -24,6 +24,10 @@ use super::package::{PACK_BYTES_MAX, too_large};
 use super::{LoadError, PackFile, check, engine};
 use crate::model::pack::Manifest;
 
+/// A guest's stack, which lies at the beginning of its memory: the linker's own idea of it, a megabyte, would be the greater part of
+/// what has to be written back after each call. What goes beyond it meets the end of the memory, and traps.
+const STACK_BYTES: u32 = 128 * 1024;
+
 /// A compiler's report of what it made, in bytes.
 const REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -176,9 +180,11 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
     let toolchain = Toolchain::find(progress)?;
     let mut command = toolchain.cargo();
     command
-        .args(["build", "--release", "--lib", "--target", TARGET, "--message-format", "json-render-diagnostics"])
+        .args(["rustc", "--release", "--lib", "--target", TARGET, "--message-format", "json-render-diagnostics"])
         .arg("--manifest-path")
         .arg(&crate_manifest)
+        .arg("--")
+        .arg(format!("-Clink-arg=-zstack-size={STACK_BYTES}"))
         .env("CARGO_TARGET_DIR", target_directory)
         // Flags that were meant for the host's own build.
         .env_remove("RUSTFLAGS")
