@@ -1,10 +1,10 @@
 //! What a host needs so that an author can begin with nothing but a pack: a configuration, secrets, somewhere to send to.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use data_encoding::BASE64;
@@ -12,6 +12,7 @@ use data_encoding::BASE64;
 use super::sign::secret_of;
 use crate::env::Env;
 use crate::model::pack::Manifest;
+use crate::secrets::folder_of_pack;
 
 /// The tenant of an author who names none.
 pub(super) const NAMESPACE: &str = "default";
@@ -48,20 +49,25 @@ pub(super) fn configuration(
     text
 }
 
-/// Makes a secret for each that the pack's routes and readers ask for and that is not there. Returns the names of those made.
+/// Makes a secret for each that the pack's routes and readers ask for and that is not there. Returns the files made.
 pub(super) fn make_secrets(manifest: &Manifest, folder: &Path, env: &Env) -> io::Result<Vec<String>> {
-    let mut made = Vec::new();
+    let of_pack = folder_of_pack(&manifest.name);
+    let of_routes = manifest.routes.iter().filter_map(secret_of).map(str::to_owned);
     let of_readers = manifest.readers.iter().flat_map(|reader| &reader.secret_headers);
-    let of_readers = of_readers.map(|header| header.secret.as_str());
-    for name in manifest.routes.iter().filter_map(secret_of).chain(of_readers) {
-        if folder.join(NAMESPACE).join(name).exists() {
+    let of_readers: Vec<String> = of_readers.map(|header| format!("{of_pack}/{}", header.secret)).collect();
+    if !of_readers.is_empty() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder.join(&of_pack))?;
+    }
+    let mut made = Vec::new();
+    for name in of_routes.chain(of_readers) {
+        if folder.join(NAMESPACE).join(&name).exists() {
             continue;
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(name));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(&name));
         match file {
             Ok(file) => {
                 write_secret(file, env)?;
-                made.push(name.to_owned());
+                made.push(name);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -106,7 +112,7 @@ mod tests {
         let manifest = parse_manifest(text).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let env = Env::system();
-        assert_eq!(make_secrets(&manifest, folder.path(), &env).unwrap(), ["one", "token"]);
+        assert_eq!(make_secrets(&manifest, folder.path(), &env).unwrap(), ["one", "p.pack/token"]);
         let secret = std::fs::read(folder.path().join("one")).unwrap();
         assert!(make_secrets(&manifest, folder.path(), &env).unwrap().is_empty());
         assert_eq!(std::fs::read(folder.path().join("one")).unwrap(), secret);
