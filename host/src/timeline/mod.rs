@@ -19,10 +19,12 @@
 //!
 //! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish` does).
 
+mod capacity;
 mod checkpoint;
 mod claims;
 mod clock;
 mod database;
+mod figures;
 mod frame;
 #[cfg(test)]
 mod fuse;
@@ -41,6 +43,7 @@ mod signals;
 mod source;
 mod values;
 
+pub use capacity::Floors;
 pub use checkpoint::{CheckpointOptions, CheckpointPlace, S3Place};
 pub use inquiry::{LaneView, ShardView, WorkWait};
 pub use session::RestoredFrom;
@@ -56,6 +59,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::capacity::HostFigures;
 use self::checkpoint::Checkpoints;
 use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
@@ -64,7 +68,7 @@ use self::lease::LeaseKeeper;
 use self::placement::{Placement, Presence};
 use self::shard::Shard;
 use crate::env::{self, Env};
-use crate::lanes::{Held, WorkPlan};
+use crate::lanes::{Held, Supply, WorkPlan};
 use crate::model::destination::{Destinations, terms_of};
 use crate::model::ids::RuntimeId;
 use crate::model::message::MessageEntry;
@@ -91,6 +95,8 @@ pub struct TimelineOptions {
     pub claimed_max: usize,
     /// Block cache and write buffers of all shards together, in bytes.
     pub memory_bytes: usize,
+    /// What should stay free on the host. With less of it, less is sent at once; with next to none, nothing is.
+    pub floors: Floors,
     /// Tenants' shares of service, at most [`crate::lanes::WEIGHT_MAX`]; that of one that is not here is 1.
     pub namespace_weights: BTreeMap<Namespace, u32>,
     /// The widest clock interval that messages are published under.
@@ -158,6 +164,7 @@ impl Timeline {
         let (gates_seen, gates) = watch::channel(None);
         env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
         let time = time_source(&store, &env, &stop);
+        let supply = watch_host(&options, &publisher, &memory, &stop);
         let placement = if store.is_shared() {
             let (store, env, duration, wake) = (store.clone(), env.clone(), options.lease, woken.clone());
             Placement::shared(Presence { store, env, runtime, duration, wake }, stop.clone())
@@ -192,6 +199,7 @@ impl Timeline {
                 claimed_max: options.claimed_max,
                 weights: weights.clone(),
                 work,
+                supply: supply.clone(),
                 time: time.clone(),
                 clock_uncertainty_max: options.clock_uncertainty_max,
                 active: active.clone(),
@@ -287,9 +295,23 @@ fn work_plan(options: &TimelineOptions, shards: u16) -> Result<WorkPlan, Timelin
     })
 }
 
-/// How many file descriptors this many shards take at the most.
+/// What presses on every shard: known before the first one begins.
+fn watch_host(
+    options: &TimelineOptions,
+    publisher: &Publisher,
+    memory: &Arc<Memory>,
+    stop: &CancellationToken,
+) -> watch::Receiver<Supply> {
+    let (directory, floors) = (options.directory.clone(), options.floors);
+    let figures = HostFigures { directory, floors, publisher: publisher.clone(), memory: Arc::clone(memory) };
+    let (supply, measured) = watch::channel(figures.measure());
+    env::spawn("timeline capacity", figures.watch(supply, stop.clone()));
+    measured
+}
+
+/// How many file descriptors this many shards take at the most, with the connections to the place of checkpoints.
 pub fn descriptors(shards: u16) -> usize {
-    usize::from(shards) * FILES_MAX.unsigned_abs() as usize
+    usize::from(shards) * FILES_MAX.unsigned_abs() as usize + checkpoint::CONNECTIONS_MAX
 }
 
 /// The clock that messages are published by: the database's, where runtimes share it.

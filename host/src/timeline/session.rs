@@ -10,6 +10,7 @@
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
 mod checkpointing;
+mod pressing;
 mod reconcile;
 mod view;
 mod work;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::pressing::Pressing;
 use super::claims::Claims;
 use super::clock::{Gated, TimeSource, TrustedClock};
 use super::database::Broken;
@@ -38,7 +40,7 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::{Held, WorkBudget, WorkPlan, WorkRound};
+use crate::lanes::{Held, Supply, WorkBudget, WorkPlan, WorkRound};
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
@@ -92,6 +94,8 @@ pub(super) struct Parts {
     /// Tenants' shares of service.
     pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
+    /// What presses on every shard of this runtime.
+    pub supply: watch::Receiver<Supply>,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     pub poll: Duration,
@@ -147,6 +151,7 @@ pub(super) struct Session {
     work: WorkRound,
     /// What waits and what is in flight, by class.
     budget: WorkBudget,
+    pressing: Pressing,
     /// The lane that is looked at next for whether somebody needs it, and when that is.
     vacate_at: LaneNumber,
     vacate_from: Duration,
@@ -214,6 +219,7 @@ impl Session {
             settle,
             work: WorkRound::new(parts.work),
             budget: WorkBudget::new(parts.work),
+            pressing: Pressing::default(),
             vacate_at: LaneNumber(0),
             vacate_from: Duration::ZERO,
             due: Look::Now,
@@ -293,6 +299,7 @@ impl Session {
         let monotonic = self.parts.env.clock.monotonic();
         let time = self.clock.read(&*self.parts.env.clock);
         let relied_on = self.parts.env.clock.monotonic() < until;
+        self.measure()?;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
         // What an operator has paused is known before anything is claimed.
         let now = time.ok().filter(|_| relied_on && self.gates_known);
@@ -308,7 +315,7 @@ impl Session {
         self.held = match time {
             Err(_) => Some(Held::ClockGated),
             Ok(_) if !(self.caught_up && self.gates_known && relied_on) => Some(Held::Recovering),
-            Ok(_) if !self.claims.has_room(0) || monotonic < self.refused_until => Some(Held::Capacity),
+            Ok(_) if !self.has_room() || monotonic < self.refused_until => Some(Held::Capacity),
             Ok(_) => None,
         };
         self.report();
@@ -431,7 +438,8 @@ impl Session {
             () = stop.cancelled() => {}
             Ok(()) = self.holding.changed() => self.holding.mark_changed(),
             _ = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => {}
-            Some(page) = self.pages.recv() => self.arrived = Some(page),
+            // One that waits for the index to keep up is not lost over the next.
+            Some(page) = self.pages.recv(), if self.arrived.is_none() => self.arrived = Some(page),
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),

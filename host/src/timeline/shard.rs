@@ -34,7 +34,7 @@ use super::lease::{Holding, LeaseKeeper};
 use super::session::End;
 use super::signals::Signals;
 use crate::env::{self, Env};
-use crate::lanes::WorkPlan;
+use crate::lanes::{Supply, WorkPlan};
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
 use crate::publish::Publisher;
@@ -65,6 +65,8 @@ pub(super) struct Shard {
     /// Tenants' shares of service.
     pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
+    /// What presses on every shard of this runtime.
+    pub supply: watch::Receiver<Supply>,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     /// Whether it has caught up and publishes.

@@ -8,10 +8,11 @@ use metrics::{
 };
 
 use super::claims::Picked;
+use super::figures::IndexFigures;
 use super::index::{Lane, Unusable};
 use super::schedule::Schedule;
 use super::session::RestoredFrom;
-use crate::lanes::{Circuit, Held};
+use crate::lanes::{Circuit, Held, RESOURCES, Resource, Supply};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
@@ -39,10 +40,17 @@ const CHECKPOINT_UPLOADED: &str = "forebay_timeline_checkpoint_uploaded_bytes_to
 const CHECKPOINTS_REFUSED: &str = "forebay_timeline_checkpoints_refused_total";
 const QUARANTINED: &str = "forebay_timeline_quarantined_total";
 const WITHDRAWALS: &str = "forebay_timeline_withdrawals_total";
+const PRESSURE: &str = "forebay_timeline_pressure";
+const LEVEL0_FILES: &str = "forebay_timeline_index_level0_files";
+const MEMTABLES: &str = "forebay_timeline_index_memtables";
+const PENDING_COMPACTION: &str = "forebay_timeline_index_pending_compaction_bytes";
+const WRITES_STALLED: &str = "forebay_timeline_index_writes_stalled";
 const EXPIRED: &str = "forebay_timeline_expired_total";
 
 /// Says what the metrics of this module mean.
 pub fn describe() {
+    super::capacity::describe();
+    super::checkpoint::describe();
     describe_gauge!(APPLIED_LAG, "Changes of messages that a shard has not read yet");
     describe_histogram!(LATENESS, Unit::Seconds, "From when a message could be sent to when it was claimed");
     describe_gauge!(HELD, "Lanes whose head is due and not admitted, by the first reason that holds");
@@ -68,6 +76,15 @@ pub fn describe() {
     describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
     describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
     describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
+    describe_gauge!(PRESSURE, "How hard a resource presses on what a shard sends: 0 not, 1 tight, 2 exhausted");
+    describe_gauge!(LEVEL0_FILES, "Files of an index that wait to be sorted in, of the column family that has most");
+    describe_gauge!(MEMTABLES, "Write buffers of an index that wait to be flushed, of the column family that has most");
+    describe_gauge!(
+        PENDING_COMPACTION,
+        Unit::Bytes,
+        "What of an index waits to be compacted, of the column family that has most"
+    );
+    describe_gauge!(WRITES_STALLED, "Whether RocksDB slows (1) or stops (2) the writer of an index");
     describe_counter!(EXPIRED, "Messages that ended because they were of no more use");
 }
 
@@ -84,6 +101,11 @@ pub(super) struct Signals {
     checkpoint_bytes: Gauge,
     at_capacity: Gauge,
     unresolved: Gauge,
+    pressure: [Gauge; RESOURCES],
+    level0_files: Gauge,
+    memtables: Gauge,
+    pending_compaction: Gauge,
+    writes_stalled: Gauge,
     expired: Counter,
 }
 
@@ -102,6 +124,12 @@ impl Signals {
             checkpoint_bytes: gauge!(CHECKPOINT_BYTES, "shard" => name()),
             at_capacity: gauge!(AT_CAPACITY, "shard" => name()),
             unresolved: gauge!(UNRESOLVED, "shard" => name()),
+            pressure: Resource::ALL
+                .map(|resource| gauge!(PRESSURE, "shard" => name(), "resource" => resource.as_str())),
+            level0_files: gauge!(LEVEL0_FILES, "shard" => name()),
+            memtables: gauge!(MEMTABLES, "shard" => name()),
+            pending_compaction: gauge!(PENDING_COMPACTION, "shard" => name()),
+            writes_stalled: gauge!(WRITES_STALLED, "shard" => name()),
             expired: counter!(EXPIRED),
         }
     }
@@ -159,6 +187,18 @@ impl Signals {
     pub(super) fn newest_checkpoint(&self, newest: Option<(Duration, u64)>) {
         self.checkpoint_age.set(newest.map_or(-1.0, |(age, _)| age.as_secs_f64()));
         self.checkpoint_bytes.set(newest.map_or(0.0, |(_, bytes)| bytes as f64));
+    }
+
+    /// What presses on the shard, and how its index keeps up.
+    pub(super) fn pressing(&self, supply: &Supply, figures: &IndexFigures) {
+        for (gauge, resource) in self.pressure.iter().zip(Resource::ALL) {
+            gauge.set(supply.level(resource).code());
+        }
+        self.level0_files.set(figures.level0_files as f64);
+        self.memtables.set(figures.memtables as f64);
+        self.pending_compaction.set(figures.pending_bytes as f64);
+        let stalled = if figures.is_stopped { 2 } else { u32::from(figures.is_delayed) };
+        self.writes_stalled.set(stalled);
     }
 
     /// A checkpoint was not used.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
+use crate::lanes::{Level, Resource};
 use crate::model::destination_lane::OrderingDomain;
 use crate::store::{CheckpointRow, GateRow, ShardRow, Withdrawal};
 use crate::timeline::{self, LaneView, ShardView};
@@ -206,6 +207,9 @@ pub struct ShardHere {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<String>,
+    /// What it is short of: less is sent at once while something is tight, nothing while something is exhausted.
+    #[serde(default)]
+    pub pressing: Vec<Pressing>,
     /// Where its index was had from: `here`, `checkpoint` or `store`.
     pub restored: String,
     /// Rows of the store that were read until the index had caught up.
@@ -213,6 +217,15 @@ pub struct ShardHere {
     /// How long its work classes had to wait for a turn.
     #[serde(default)]
     pub waits: Vec<WorkWait>,
+}
+
+/// Something that a shard is short of.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Pressing {
+    /// `disk`, `descriptors`, `channels`, `index` or `evidence`.
+    pub resource: String,
+    /// `tight` or `exhausted`.
+    pub level: String,
 }
 
 /// How long a work class had to wait for a turn, in records that others did meanwhile.
@@ -295,10 +308,17 @@ impl From<ShardView> for ShardHere {
             in_flight: view.in_flight,
             lanes: view.lanes,
             held: view.held.map(|held| held.as_str().to_owned()),
+            pressing: view.pressing.into_iter().map(Pressing::from).collect(),
             restored: view.restored.as_str().to_owned(),
             rows_read: view.rows_read,
             waits: view.waits.iter().map(WorkWait::from).collect(),
         }
+    }
+}
+
+impl From<(Resource, Level)> for Pressing {
+    fn from((resource, level): (Resource, Level)) -> Self {
+        Self { resource: resource.as_str().to_owned(), level: level.as_str().to_owned() }
     }
 }
 

@@ -218,7 +218,7 @@ async fn what_another_store_or_shard_or_version_wrote_is_refused() {
     let site = Site::new().await;
     let row = site.make(1).await.row;
     let path = site.checkpoints.manifest_path(SHARD, row.epoch, row.number);
-    let manifest = site.checkpoints.manifest(&row).await.unwrap();
+    let manifest = site.checkpoints.manifest(&row, Purpose::Keeping).await.unwrap();
     for (foreign, root) in [
         (manifest.clone(), "another".to_owned()),
         (manifest::Manifest { shard: ShardId(1), ..manifest.clone() }, site.checkpoints.root.clone()),
@@ -255,7 +255,7 @@ async fn the_newest_few_are_kept_and_nothing_else() {
     let mut needed = std::collections::BTreeSet::new();
     for row in &rows {
         needed.insert(site.checkpoints.manifest_path(SHARD, row.epoch, row.number));
-        let manifest = site.checkpoints.manifest(row).await.unwrap();
+        let manifest = site.checkpoints.manifest(row, Purpose::Keeping).await.unwrap();
         needed.extend(manifest.files.iter().map(|file| site.checkpoints.file_path(SHARD, file.epoch, &file.digest)));
     }
     assert_eq!(site.paths().await, needed.into_iter().collect::<Vec<_>>());

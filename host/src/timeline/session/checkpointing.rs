@@ -83,8 +83,9 @@ impl Checkpointing {
         self.under_way.as_ref().is_some_and(|under_way| under_way.task.is_finished())
     }
 
-    fn is_wanted(&self, batches: u64, now: Duration) -> bool {
-        let by_itself = self.checkpoints.every.is_some() && now >= self.due_from && batches > self.copied_batches;
+    fn is_wanted(&self, batches: u64, now: Duration, has_disk: bool) -> bool {
+        let is_due = self.checkpoints.every.is_some() && now >= self.due_from && batches > self.copied_batches;
+        let by_itself = is_due && has_disk;
         self.under_way.is_none() && (by_itself || !self.asked.is_empty())
     }
 
@@ -109,7 +110,8 @@ impl Checkpointing {
 impl Session {
     /// Whether there is something to do about checkpoints.
     pub(super) fn has_checkpoint_work(&self, now: Duration) -> bool {
-        let wanted = self.caught_up && self.checkpointing.is_wanted(self.index.database().batches(), now);
+        let (batches, has_disk) = (self.index.database().batches(), self.has_disk_for_checkpoints());
+        let wanted = self.caught_up && self.checkpointing.is_wanted(batches, now, has_disk);
         self.checkpointing.is_done() || wanted
     }
 

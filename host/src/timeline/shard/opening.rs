@@ -74,6 +74,7 @@ impl Shard {
             claimed_max: self.claimed_max,
             weights: self.weights.clone(),
             work: self.work,
+            supply: self.supply.clone(),
             time: self.time.clone(),
             clock_uncertainty_max: self.clock_uncertainty_max,
             poll: self.poll,

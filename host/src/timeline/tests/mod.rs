@@ -3,6 +3,7 @@
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
 mod actions;
+mod capacity;
 mod checkpoints;
 mod crash;
 mod due;
@@ -49,6 +50,7 @@ struct World {
     /// Where checkpoints are kept, and how often they are made.
     checkpoints: PathBuf,
     every: Option<Duration>,
+    floors: Floors,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -73,7 +75,17 @@ impl World {
         let receiver = Receiver::start(Arc::clone(&clock)).await;
         let checkpoints = shared.directory.path().join("checkpoints");
         let (destinations, weights) = (Destinations::new(), BTreeMap::new());
-        let mut world = Self { shared, clock, store, receiver, destinations, weights, checkpoints, every: None };
+        let mut world = Self {
+            shared,
+            clock,
+            store,
+            receiver,
+            destinations,
+            weights,
+            checkpoints,
+            every: None,
+            floors: Floors::default(),
+        };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -125,6 +137,7 @@ impl World {
             poll: Duration::from_millis(20),
             claimed_max,
             memory_bytes: 8 << 20,
+            floors: self.floors,
             namespace_weights: self.weights.clone(),
             clock_uncertainty_max: Duration::from_millis(100),
             checkpoints: CheckpointOptions {
