@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::{Desk, NOW, shown};
@@ -24,10 +25,19 @@ impl Desk {
 
     /// Has an attempt of a message end so.
     async fn end(&self, id: MessageId, after: AfterAttempt) {
+        self.end_as(id, after, false).await;
+    }
+
+    /// Has one end without anybody knowing what it did.
+    async fn end_unknown(&self, id: MessageId, after: AfterAttempt) {
+        self.end_as(id, after, true).await;
+    }
+
+    async fn end_as(&self, id: MessageId, after: AfterAttempt, uncertain: bool) {
         let lease = self.store.acquire_shard(ShardId(0), self.shared.runtime(), LEASE, NOW).await.unwrap().unwrap();
         self.store.admit(lease, vec![AdmissionRequest { id, generation: 1 }], NOW).await.unwrap();
         let error = Some("it answered 400".to_owned());
-        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain: false, status: Some(400), error };
+        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain, status: Some(400), error };
         assert_eq!(self.store.record_outcomes(lease, vec![record], NOW).await.unwrap(), [true]);
         self.store.release_shard(lease).await.unwrap();
     }
@@ -115,6 +125,25 @@ async fn an_uncertain_message_is_settled_as_an_operator_says() {
     assert_eq!(desk.post(&resolve, r#"{"as":"lost"}"#).await.status, 400);
     let resolved: Value = desk.post(&resolve, r#"{"as":"published"}"#).await.json().unwrap();
     assert_eq!(resolved["state"], json!("published"));
+}
+
+// TL-5, TL-6
+#[tokio::test]
+async fn a_command_to_what_may_have_arrived_is_too_late_and_says_what_to_do() {
+    let desk = Desk::open(None).await;
+    let id = desk.due().await;
+    desk.end_unknown(id, AfterAttempt::RetryAt(NOW + LEASE)).await;
+    for (what, body) in [("cancel", ""), ("reschedule", r#"{"delay_ms":1}"#)] {
+        let answer = desk.post(&format!("/api/v1/messages/{id}/{what}"), body).await;
+        expect![[
+            r#"409 {"error":{"code":"too_late","message":"it is too late: the message is retry_wait, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`","state":"retry_wait"}}"#
+        ]]
+        .assert_eq(&shown(&answer));
+    }
+    let why = desk.why(id).await;
+    assert!(why["advice"].as_str().unwrap().contains(&format!("forebay message resolve {id} --as")), "{why}");
+    let resolved = desk.post(&format!("/api/v1/messages/{id}/resolve"), r#"{"as":"dead"}"#).await.json().unwrap();
+    assert_eq!((&resolved["state"], &resolved["uncertain_attempts"]), (&json!("dead"), &json!(0)));
 }
 
 // TL-7
