@@ -74,7 +74,7 @@ async fn with_few_descriptors_a_quarter_is_sent_at_once_and_everything_arrives()
     let view = view(&running).await;
     assert_eq!(view.in_flight, (CLAIMED_MAX / 4) as u64, "{view:?}");
     assert_eq!(view.pressing, [(Resource::Descriptors, Level::Tight)]);
-    assert_eq!(world.receiver.held(), Some(2));
+    world.receiver.until_held(2).await;
     world.receiver.let_go();
     sent.sort_unstable();
     assert_eq!(world.receiver.next_sorted(sent.len()).await, sent);
