@@ -54,6 +54,11 @@ pub(super) async fn readyz(State(parts): State<AdminParts>) -> Response {
         }
         Stage::Serving { supervisor, timeline } => {
             reasons.extend(supervisor.readiness().reasons);
+            let troubles = timeline.troubles_now();
+            reasons.extend(troubles.into_iter().map(|trouble| {
+                let shard = trouble.shard.0;
+                wire::Trouble::from(trouble).sentence(shard)
+            }));
             if !timeline.is_looked_after() {
                 reasons.insert("the timeline is not publishing: a shard has no owner, or is catching up".to_owned());
             }

@@ -81,6 +81,9 @@ async fn list(host: HostArguments) -> Result<(), Failure> {
             format!("runtime {runtime} cannot open shard {} and is not asked before {until}: {reason}", shard.shard);
         let _ = writeln!(text, "{}", printable(&line));
     }
+    for (shard, trouble) in shards.iter().filter_map(|shard| Some((shard, shard.trouble.as_ref()?))) {
+        let _ = writeln!(text, "{}", printable(&trouble.sentence(shard.shard)));
+    }
     Ok(print(&text)?)
 }
 

@@ -19,6 +19,7 @@
 //!
 //! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish` does).
 
+mod actor;
 mod capacity;
 mod checkpoint;
 mod claims;
@@ -43,6 +44,7 @@ mod signals;
 mod source;
 mod values;
 
+pub use actor::{AFTER_PANIC, AfterTrouble, ShardTrouble};
 pub use capacity::Floors;
 pub use checkpoint::{CheckpointOptions, CheckpointPlace, S3Place};
 pub use inquiry::{LaneView, ShardView, WorkWait};
@@ -55,10 +57,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::actor::Remains;
 use self::capacity::HostFigures;
 use self::checkpoint::Checkpoints;
 use self::clock::TimeSource;
@@ -73,6 +75,7 @@ use crate::model::destination::{Destinations, terms_of};
 use crate::model::ids::RuntimeId;
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
+use crate::model::retry::RetryPolicy;
 use crate::publish::Publisher;
 use crate::store::{CheckpointRow, ShardId, Store};
 
@@ -97,6 +100,8 @@ pub struct TimelineOptions {
     pub memory_bytes: usize,
     /// What should stay free on the host. With less of it, less is sent at once; with next to none, nothing is.
     pub floors: Floors,
+    /// How often, and when, a shard is opened again whose actor panics.
+    pub after_panic: RetryPolicy,
     /// Tenants' shares of service, at most [`crate::lanes::WEIGHT_MAX`]; that of one that is not here is 1.
     pub namespace_weights: BTreeMap<Namespace, u32>,
     /// The widest clock interval that messages are published under.
@@ -135,6 +140,7 @@ struct ShardHandle {
     active: Arc<AtomicBool>,
     elsewhere: Arc<AtomicBool>,
     inquiries: watch::Receiver<Inquiries>,
+    trouble: watch::Receiver<Option<ShardTrouble>>,
     /// Closed once the shard's thread is done.
     done: watch::Receiver<()>,
 }
@@ -207,9 +213,11 @@ impl Timeline {
                 inquiries: inquiries_in,
                 wake: woken.clone(),
                 stop: stop.clone(),
+                remains: Remains::default(),
             };
-            let done = start_thread(shard).map_err(|error| cannot(&error))?;
-            shards.push(ShardHandle { active, elsewhere, inquiries, done });
+            let (told, trouble) = watch::channel(None);
+            let done = actor::start(shard, options.after_panic, told).map_err(|error| cannot(&error))?;
+            shards.push(ShardHandle { active, elsewhere, inquiries, trouble, done });
         }
         Ok(Self { shards: shards.into(), destinations, wake })
     }
@@ -229,6 +237,19 @@ impl Timeline {
         let here_or_elsewhere =
             |shard: &ShardHandle| shard.active.load(Ordering::Acquire) || shard.elsewhere.load(Ordering::Acquire);
         self.shards.iter().all(here_or_elsewhere)
+    }
+
+    /// The shards whose actors have panicked here since the start.
+    pub fn troubles(&self) -> Vec<ShardTrouble> {
+        self.shards.iter().filter_map(|shard| shard.trouble.borrow().clone()).collect()
+    }
+
+    /// Of these, the ones that are down now, and are not looked after elsewhere.
+    pub fn troubles_now(&self) -> Vec<ShardTrouble> {
+        let is_down =
+            |shard: &&ShardHandle| !shard.active.load(Ordering::Acquire) && !shard.elsewhere.load(Ordering::Acquire);
+        let troubles = self.shards.iter().filter(is_down).filter_map(|shard| shard.trouble.borrow().clone());
+        troubles.filter(|trouble| trouble.next != AfterTrouble::Opened).collect()
     }
 
     /// Whether this runtime can call a destination.
@@ -322,30 +343,6 @@ fn time_source(store: &Store, env: &Env, stop: &CancellationToken) -> TimeSource
     let (samples, seen) = watch::channel(None);
     env::spawn("database clock", clock::watch_database(store.clone(), env.clone(), samples, stop.clone()));
     TimeSource::Database(seen)
-}
-
-/// Runs a shard on a thread of its own. The receiver closes when the thread ends, however it does.
-fn start_thread(shard: Shard) -> std::io::Result<watch::Receiver<()>> {
-    struct Ending {
-        active: Arc<AtomicBool>,
-        _done: watch::Sender<()>,
-    }
-    impl Drop for Ending {
-        fn drop(&mut self) {
-            self.active.store(false, Ordering::Release);
-            if std::thread::panicking() {
-                tracing::error!("a shard's actor panicked; its messages wait until the host is started again");
-            }
-        }
-    }
-    let (sender, done) = watch::channel(());
-    let runtime = Handle::current();
-    let ending = Ending { active: shard.active.clone(), _done: sender };
-    std::thread::Builder::new().name(format!("shard-{}", shard.id.0)).spawn(move || {
-        let _ending = ending;
-        runtime.block_on(shard.run());
-    })?;
-    Ok(done)
 }
 
 #[cfg(test)]

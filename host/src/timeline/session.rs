@@ -27,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::pressing::Pressing;
+use super::actor::Remains;
 use super::claims::Claims;
 use super::clock::{Gated, TimeSource, TrustedClock};
 use super::database::Broken;
@@ -56,7 +57,7 @@ const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at messages whose outcome could not be recorded, and after an expiry that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How long a session that ends waits for what is in flight. What has not settled then is the next owner's to settle.
-const DRAIN_MAX: Duration = Duration::from_secs(60);
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(60);
 
 /// Why a session ended.
 #[derive(Debug)]
@@ -71,6 +72,19 @@ pub(super) enum End {
     Store(StoreError),
     /// What renews its lease or reads its feed has ended, which it does not by itself.
     Abandoned,
+}
+
+impl End {
+    /// The word for it in metrics.
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            End::Stopped => "stopped",
+            End::Fenced => "fenced",
+            End::Broken(_) => "broken",
+            End::Store(_) => "store",
+            End::Abandoned => "abandoned",
+        }
+    }
 }
 
 impl From<Broken> for End {
@@ -99,6 +113,7 @@ pub(super) struct Parts {
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     pub poll: Duration,
+    pub remains: Remains,
 }
 
 /// An index to begin with.
@@ -205,6 +220,7 @@ impl Session {
     ) -> Result<Self, Broken> {
         // Room for all that may be claimed: the publisher never waits to settle.
         let (settle, settled) = mpsc::channel(parts.claimed_max);
+        parts.remains.settling(&settle);
         let mut session = Self {
             holding,
             schedule: Schedule::new(Arc::clone(&parts.weights)),

@@ -45,6 +45,7 @@ const LEVEL0_FILES: &str = "forebay_timeline_index_level0_files";
 const MEMTABLES: &str = "forebay_timeline_index_memtables";
 const PENDING_COMPACTION: &str = "forebay_timeline_index_pending_compaction_bytes";
 const WRITES_STALLED: &str = "forebay_timeline_index_writes_stalled";
+const ENDS: &str = "forebay_timeline_actor_ends_total";
 const EXPIRED: &str = "forebay_timeline_expired_total";
 
 /// Says what the metrics of this module mean.
@@ -85,6 +86,7 @@ pub fn describe() {
         "What of an index waits to be compacted, of the column family that has most"
     );
     describe_gauge!(WRITES_STALLED, "Whether RocksDB slows (1) or stops (2) the writer of an index");
+    describe_counter!(ENDS, "How often a shard's actor ended, by reason: it began again, unless it was stopped");
     describe_counter!(EXPIRED, "Messages that ended because they were of no more use");
 }
 
@@ -165,6 +167,11 @@ impl Signals {
     /// An index that was of use is built again.
     pub(super) fn rebuilt(&self, reason: Unusable) {
         counter!(REBUILDS, "shard" => self.shard.clone(), "reason" => reason.as_str()).increment(1);
+    }
+
+    /// An ownership of the shard, or its actor, ended.
+    pub(super) fn ended(&self, reason: &'static str) {
+        counter!(ENDS, "shard" => self.shard.clone(), "reason" => reason).increment(1);
     }
 
     /// Where an index was had from.

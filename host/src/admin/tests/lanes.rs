@@ -6,10 +6,12 @@ use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::{Desk, NOW, shown};
+use crate::admin::wire;
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::store::testing::LEASE;
 use crate::store::{AdmissionRequest, CheckpointRow, OutcomeRecord, ShardId};
+use crate::timeline::{AfterTrouble, ShardTrouble};
 
 impl Desk {
     async fn json(&self, path: &str) -> Value {
@@ -156,6 +158,22 @@ async fn shards_are_listed_with_their_owners() {
     assert_eq!(shards[0]["owner"], json!(runtime.to_string()));
     assert_eq!((&shards[0]["shard"], &shards[0]["epoch"], &shards[0]["here"]), (&json!(0), &json!(1), &Value::Null));
     assert_eq!((&shards[0]["checkpoint"], &shards[0]["withdrawn"]), (&Value::Null, &json!([])));
+}
+
+// TL-7
+#[test]
+fn an_actor_that_panicked_is_told_of_with_what_comes_next() {
+    let (shard, reason) = (ShardId(3), "no such thing".to_owned());
+    let said = |next| wire::Trouble::from(ShardTrouble { shard, panics: 2, reason: reason.clone(), next }).sentence(3);
+    let begin = "the actor of shard 3 panicked, 2 times in a row, and ";
+    for (next, words) in [
+        (AfterTrouble::Opened, "was begun again"),
+        (AfterTrouble::OpenedAt(NOW), "is begun again at 2030-01-01T00:00:00.000Z"),
+        (AfterTrouble::LeftToOthers, "is left to another runtime"),
+        (AfterTrouble::Down, "is not begun again before the host is"),
+    ] {
+        assert_eq!(said(next), format!("{begin}{words}: no such thing"));
+    }
 }
 
 // TL-2, TL-7

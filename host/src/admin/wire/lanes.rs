@@ -6,7 +6,7 @@ use super::rfc3339;
 use crate::lanes::{Level, Resource};
 use crate::model::destination_lane::OrderingDomain;
 use crate::store::{CheckpointRow, GateRow, ShardRow, Withdrawal};
-use crate::timeline::{self, LaneView, ShardView};
+use crate::timeline::{self, AfterTrouble, LaneView, ShardTrouble, ShardView};
 
 /// `GET /api/v1/lanes`: what this runtime knows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -157,8 +157,25 @@ pub struct Shard {
     pub checkpoint: Option<Checkpoint>,
     /// Runtimes that cannot open it and have left it to others.
     pub withdrawn: Vec<Withdrawn>,
+    /// What became of its actor in the runtime that was asked, if it panicked there since the start; else null.
+    #[serde(default)]
+    pub trouble: Option<Trouble>,
     /// What its owner knows; null if that is another runtime than the one that was asked.
     pub here: Option<ShardHere>,
+}
+
+/// A shard whose actor panicked.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Trouble {
+    /// How often in a row.
+    pub panics: u32,
+    /// What the last panic said.
+    pub reason: String,
+    /// `opened` if it was begun again, `waiting` if it will be, `left` if it is left to another runtime, `down` if it is not begun
+    /// again before the host is.
+    pub next: String,
+    /// When it is begun again, if it will be.
+    pub at: Option<String>,
 }
 
 /// A checkpoint of a shard's index.
@@ -251,6 +268,31 @@ impl From<Withdrawal> for Withdrawn {
     }
 }
 
+impl From<ShardTrouble> for Trouble {
+    fn from(trouble: ShardTrouble) -> Self {
+        let (next, at) = match trouble.next {
+            AfterTrouble::Opened => ("opened", None),
+            AfterTrouble::OpenedAt(at) => ("waiting", Some(rfc3339(at))),
+            AfterTrouble::LeftToOthers => ("left", None),
+            AfterTrouble::Down => ("down", None),
+        };
+        Self { panics: trouble.panics, reason: trouble.reason, next: next.to_owned(), at }
+    }
+}
+
+impl Trouble {
+    /// What happened to a shard, in a sentence without its end.
+    pub fn sentence(&self, shard: u16) -> String {
+        let next = match (self.next.as_str(), &self.at) {
+            ("opened", _) => "was begun again".to_owned(),
+            (_, Some(at)) => format!("is begun again at {at}"),
+            ("left", _) => "is left to another runtime".to_owned(),
+            (_, None) => "is not begun again before the host is".to_owned(),
+        };
+        format!("the actor of shard {shard} panicked, {} times in a row, and {next}: {}", self.panics, self.reason)
+    }
+}
+
 impl From<LaneView> for Lane {
     fn from(lane: LaneView) -> Self {
         Self {
@@ -294,6 +336,7 @@ impl From<ShardRow> for Shard {
             last_seq: row.last_seq,
             checkpoint: None,
             withdrawn: Vec::new(),
+            trouble: None,
             here: None,
         }
     }

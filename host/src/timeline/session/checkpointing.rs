@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::Session;
 use crate::env;
@@ -36,6 +37,8 @@ pub(in crate::timeline) struct Checkpointing {
     copied_batches: u64,
     asked: Vec<CheckpointReply>,
     under_way: Option<UnderWay>,
+    /// Where what is under way is known of, should this end without waiting for it.
+    tasks: TaskTracker,
     stop: CancellationToken,
     _stopping: DropGuard,
 }
@@ -53,6 +56,7 @@ impl Checkpointing {
         staging: PathBuf,
         newest: Option<CheckpointRow>,
         now: Duration,
+        tasks: TaskTracker,
     ) -> Self {
         let stop = CancellationToken::new();
         Self {
@@ -64,6 +68,7 @@ impl Checkpointing {
             copied_batches: 0,
             asked: Vec::new(),
             under_way: None,
+            tasks,
             _stopping: stop.clone().drop_guard(),
             stop,
         }
@@ -91,7 +96,7 @@ impl Checkpointing {
 
     fn begin(&mut self, job: Job, batches: u64) {
         let checkpoints = Arc::clone(&self.checkpoints);
-        let task = env::spawn("shard checkpoint", async move { checkpoints.make(job).await });
+        let task = env::spawn("shard checkpoint", self.tasks.track_future(async move { checkpoints.make(job).await }));
         self.under_way = Some(UnderWay { task, asked: std::mem::take(&mut self.asked) });
         self.copied_batches = batches;
         self.number += 1;

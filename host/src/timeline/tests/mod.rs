@@ -10,6 +10,7 @@ mod due;
 mod gates;
 mod lanes;
 mod ownership;
+mod panics;
 mod placement;
 mod receiver;
 mod recovery;
@@ -60,6 +61,9 @@ struct Running {
     clock: Arc<ManualClock>,
     stop: CancellationToken,
 }
+
+/// Panics of an actor in a row, after which it is not opened again.
+const PANICS_MAX: u32 = 4;
 
 /// How long a barrier waits, in real time, before a little time passes.
 const BARRIER_LOOK: Duration = Duration::from_millis(500);
@@ -138,6 +142,7 @@ impl World {
             claimed_max,
             memory_bytes: 8 << 20,
             floors: self.floors,
+            after_panic: RetryPolicy { initial: Duration::from_millis(2), max: SECOND / 20, failures_max: PANICS_MAX },
             namespace_weights: self.weights.clone(),
             clock_uncertainty_max: Duration::from_millis(100),
             checkpoints: CheckpointOptions {
