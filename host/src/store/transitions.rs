@@ -355,7 +355,7 @@ impl<'s> Book<'s> {
         if !message::is_unsettled(entry.state, entry.uncertain_attempts) {
             return Ok(Resolved::NotUncertain(entry.state));
         }
-        if entry.waits() {
+        if entry.waits() && request.resolution == Resolution::Retry {
             // A claim of it may be on its way to its admission, which must not count any more.
             entry.generation += 1;
             entry.attempt = 0;
