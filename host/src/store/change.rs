@@ -27,6 +27,6 @@ impl Store {
     pub async fn queue_mark(&self, pack: &PackName) -> Result<QueueMark, StoreError> {
         let mut reader = self.reader().await?;
         let row = reader.connection().fetch_one(MARK, values![pack.as_str()]).await?;
-        Ok(QueueMark { stored: row.unsigned(0)?, ready: row.unsigned(1)? })
+        Ok(QueueMark { stored: row.sum(0)?, ready: row.sum(1)? })
     }
 }

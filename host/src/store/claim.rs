@@ -131,7 +131,7 @@ impl Store {
         let now = link::database_now(&mut connection, self.lease_time).await?.unwrap_or(now);
         let values = values![now.as_millis(), pack.as_str(), pack.as_str(), work_state_code(WorkState::Processing)];
         let row = connection.fetch_one(PROCESSING_ROWS, values).await?;
-        Ok(ProcessingRows { rows: row.unsigned(0)?, stale: row.unsigned(1)? })
+        Ok(ProcessingRows { rows: row.sum(0)?, stale: row.unsigned(1)? })
     }
 
     /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that

@@ -137,12 +137,7 @@ impl Store {
     /// Unfinished WorkItems that run on a generation.
     async fn unfinished(&self, pack: &PackName, number: GenerationNumber) -> Result<u64, StoreError> {
         let mut reader = self.reader().await?;
-        reader
-            .connection()
-            .fetch_one(UNFINISHED, values![pack.as_str(), number.0])
-            .await?
-            .unsigned(0)
-            .map_err(Into::into)
+        reader.connection().fetch_one(UNFINISHED, values![pack.as_str(), number.0]).await?.sum(0).map_err(Into::into)
     }
 
     /// Rows of a generation with a larger ordinal, in order: one walk through the table serves the whole drain.

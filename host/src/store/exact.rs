@@ -73,7 +73,7 @@ impl Store {
             uncovered: 0,
         };
         for row in connection.fetch_all(EXACT, values![now, now]).await? {
-            let count = row.unsigned(3)?;
+            let count = row.sum(3)?;
             match row.value::<i64>(0)? {
                 WORK_ITEMS => {
                     let state = row.work_state(1)?;

@@ -3,7 +3,7 @@
 //! A message row carries the `seq` that its shard's head row handed out in the same transaction, so commit order is
 //! sequence order. Cancel and reschedule take a new `seq`, and so appear in the feed again.
 
-use super::connection::Row;
+use super::connection::{Connection, Row};
 use super::readers::Reader;
 use super::statement::{Statement, Text};
 use super::stored::{Values, values};
@@ -15,6 +15,15 @@ use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
 use bytes::Bytes;
+
+/// A part of a shard's feed.
+#[derive(Debug)]
+pub struct FeedPage {
+    /// Entries, in sequence order.
+    pub entries: Vec<MessageEntry>,
+    /// The last sequence number that the shard had handed out when the page was read: what came later is not in it.
+    pub end: u64,
+}
 
 /// A wish to publish, decided by compare-and-swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,31 +162,34 @@ pub enum Rescheduled {
 }
 
 impl Store {
-    /// Entries of a shard's feed behind `after`, in sequence order. A rebuild reads it from 0 with `nonterminal_only`.
+    /// A page of a shard's feed behind `after`. A rebuild reads it from 0 with `nonterminal_only`.
+    ///
+    /// The end is read first, and nothing behind it is taken: a server's snapshot may lack a transaction and hold one that
+    /// waited for it (`ARCHITECTURE.md`, "What a snapshot shows"). Whoever went on behind the later one would never see the earlier. What an
+    /// end that was seen stands behind has ended, and a snapshot taken afterwards holds it.
     pub async fn feed(
         &self,
         shard: ShardId,
         after: u64,
         nonterminal_only: bool,
         rows_max: u32,
-    ) -> Result<Vec<MessageEntry>, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
+        let end = last_seq(&mut connection, shard).await?;
         let engine = connection.engine();
         let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
         let text = if nonterminal_only { open } else { &FEED };
-        let values = values![u32::from(shard.0), i64::try_from(after).unwrap_or(i64::MAX), rows_max];
+        let [after, through] = [after, end].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+        let values = values![u32::from(shard.0), after, through, rows_max];
         let entries = entries(&connection.fetch_all(text.of(engine), values).await?)?;
-        self.settled(reader, entries).await
+        self.settled(reader, FeedPage { entries, end }).await
     }
 
     /// The last sequence number that a shard has handed out.
     pub async fn feed_end(&self, shard: ShardId) -> Result<u64, StoreError> {
         let mut reader = self.reader().await?;
-        let values = values![u32::from(shard.0)];
-        let row = reader.connection().fetch_optional("SELECT last_seq FROM shard WHERE id = ?", values).await?;
-        let row = row.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
-        let end = row.unsigned(0)?;
+        let end = last_seq(&mut reader.connection(), shard).await?;
         self.settled(reader, end).await
     }
 
@@ -285,21 +297,24 @@ pub(super) use entry_columns;
 /// How many columns that are.
 pub(super) const ENTRY_COLUMNS: usize = 15;
 
-static FEED: Text =
-    Text::new(concat!("SELECT ", entry_columns!(), " FROM message WHERE shard = ? AND seq > ? ORDER BY seq LIMIT ?"));
+static FEED: Text = Text::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM message WHERE shard = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+));
 
 /// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
 static FEED_OPEN_SQLITE: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
-    " FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?"
+    " FROM message WHERE shard = ? AND seq > ? AND seq <= ? AND state < 4 ORDER BY seq LIMIT ?"
 ));
 
 /// Without partial indexes, a generated column is null where such an index has no entry.
 static FEED_OPEN_MYSQL: Text = Text::new(concat!(
     "SELECT ",
     entry_columns!(),
-    " FROM message WHERE shard = ? AND open_seq > ? ORDER BY open_seq LIMIT ?"
+    " FROM message WHERE shard = ? AND open_seq > ? AND open_seq <= ? ORDER BY open_seq LIMIT ?"
 ));
 
 static PUBLISHING: Text = Text::new(concat!(
@@ -321,6 +336,13 @@ static PAYLOADS: Statement = Statement::select(
      FROM wanted CROSS JOIN message ON message.id = wanted.id \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",
 );
+
+async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64, StoreError> {
+    let values = values![u32::from(shard.0)];
+    let row = connection.fetch_optional("SELECT last_seq FROM shard WHERE id = ?", values).await?;
+    let row = row.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
+    Ok(row.unsigned(0)?)
+}
 
 fn bind_id(values: &mut Values, id: MessageId) {
     values.id(id.as_bytes());

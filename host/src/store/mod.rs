@@ -92,7 +92,8 @@ pub use inspect::{
 };
 pub use listing::SCAN_ROWS_MAX;
 pub use messages::{
-    Admission, AdmissionRequest, Cancelled, OutcomeRecord, Payload, Redriven, Rescheduled, Resolution, Resolved,
+    Admission, AdmissionRequest, Cancelled, FeedPage, OutcomeRecord, Payload, Redriven, Rescheduled, Resolution,
+    Resolved,
 };
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,

@@ -202,7 +202,7 @@ impl Store {
         let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
         let mut unfinished: BTreeMap<(PackName, u32), BTreeMap<WorkState, u64>> = BTreeMap::new();
         for row in reader.connection().fetch_all(UNFINISHED, values![]).await? {
-            let count = row.unsigned(3)?;
+            let count = row.sum(3)?;
             if count > 0 {
                 unfinished.entry((row.name(0)?, row.unsigned_32(1)?)).or_default().insert(row.work_state(2)?, count);
             }

@@ -137,7 +137,7 @@ impl Store {
         }
         let mut blocked = 0;
         for work_type in &request.work_types {
-            blocked += connection.fetch_one(BLOCKED, values![pack, work_type_code(*work_type)]).await?.unsigned(0)?;
+            blocked += connection.fetch_one(BLOCKED, values![pack, work_type_code(*work_type)]).await?.sum(0)?;
         }
         placed.sort_unstable_by_key(|(place, item)| (*place, item.id));
         let next = placed.into_iter().map(|(_, item)| item).take(usize::try_from(limit).unwrap_or(usize::MAX));

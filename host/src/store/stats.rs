@@ -73,9 +73,9 @@ impl Store {
         let mut stats = Stats::zero();
         for row in reader.connection().fetch_all(text, values![]).await? {
             if row.value::<i64>(0)? == WORK_ITEMS {
-                stats.work_items.insert(row.work_state(1)?, row.unsigned(2)?);
+                stats.work_items.insert(row.work_state(1)?, row.sum(2)?);
             } else {
-                stats.messages.insert(row.message_state(1)?, row.unsigned(2)?);
+                stats.messages.insert(row.message_state(1)?, row.sum(2)?);
             }
         }
         Ok(stats)

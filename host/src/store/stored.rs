@@ -266,6 +266,12 @@ impl Row {
         u64::try_from(number).map_err(|_| damaged("count", number))
     }
 
+    /// The sum over a counter's stripes. A snapshot that lacks a transaction and holds one that waited for it (`messages`) shows what went
+    /// and not what came: for that moment a sum may be below zero, and there is nothing there.
+    pub(super) fn sum(&self, index: usize) -> Result<u64, sqlx::Error> {
+        Ok(u64::try_from(self.value::<i64>(index)?).unwrap_or(0))
+    }
+
     pub(super) fn unsigned_16(&self, index: usize) -> Result<u16, sqlx::Error> {
         let number: i64 = self.value(index)?;
         u16::try_from(number).map_err(|_| damaged("number", number))

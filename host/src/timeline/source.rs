@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::env;
 use crate::model::message::MessageEntry;
-use crate::store::{ShardId, Store, StoreError};
+use crate::store::{FeedPage, ShardId, Store, StoreError};
 
 /// Rows of a page.
 pub(super) const PAGE_ROWS_MAX: u32 = 512;
@@ -77,16 +77,13 @@ impl Source {
 
     async fn read(&mut self) -> Result<Page, StoreError> {
         let rebuilding = self.after < self.rebuild_through;
-        let mut rows = self.store.feed(self.shard, self.after, rebuilding, PAGE_ROWS_MAX).await?;
+        let FeedPage { entries: mut rows, end } =
+            self.store.feed(self.shard, self.after, rebuilding, PAGE_ROWS_MAX).await?;
         let is_full = rows.len() as u64 >= u64::from(PAGE_ROWS_MAX);
-        let last = rows.last().map_or(self.after, |row| row.seq);
-        let through = if rebuilding && (!is_full || last > self.rebuild_through) { self.rebuild_through } else { last };
-        if rebuilding {
-            rows.retain(|row| row.seq <= through);
-        }
-        let behind =
-            if is_full || rebuilding { self.store.feed_end(self.shard).await?.saturating_sub(through) } else { 0 };
+        let read_through = rows.last().filter(|_| is_full).map_or(end.max(self.after), |row| row.seq);
+        let through = if rebuilding { read_through.min(self.rebuild_through) } else { read_through };
+        rows.retain(|row| row.seq <= through);
         self.after = through;
-        Ok(Page { rows, through, behind })
+        Ok(Page { rows, through, behind: end.saturating_sub(through) })
     }
 }

@@ -3,11 +3,12 @@
 //!
 //! `FOREBAY_CONTENTION_SECONDS` has them go on for so long, instead of a few rounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio_util::sync::CancellationToken;
 
 use super::shared::begin;
 use super::*;
@@ -17,6 +18,8 @@ const WRITERS: u32 = 8;
 const ROUNDS: u32 = 12;
 /// Rounds between two looks at who waits for nobody.
 const SWEEP_ROUNDS: u32 = 4;
+/// Entries of a feed that are read at once.
+const FOLLOWED_ROWS: u32 = 64;
 /// Sources whose lanes they share.
 const SOURCES: u32 = 9;
 
@@ -164,6 +167,24 @@ fn is_end(disposition: &Disposition) -> bool {
     matches!(disposition, Disposition::Done { .. } | Disposition::Dead { .. })
 }
 
+/// Follows a shard's feed while it grows, and what others are told of it; then to its end.
+async fn follow(runtime: &Fixture, shard: ShardId, others: &CancellationToken) -> BTreeSet<MessageId> {
+    let mut seen = BTreeSet::new();
+    let mut after = 0;
+    loop {
+        let have_ended = others.is_cancelled();
+        let page = runtime.store.feed(shard, after, false, FOLLOWED_ROWS).await.unwrap();
+        let is_full = page.entries.len() as u64 == u64::from(FOLLOWED_ROWS);
+        after = page.entries.last().filter(|_| is_full).map_or(page.end, |entry| entry.seq);
+        seen.extend(page.entries.iter().map(|entry| entry.id));
+        runtime.store.stats().await.unwrap();
+        runtime.store.list_generations(None).await.unwrap();
+        if have_ended && after == page.end {
+            return seen;
+        }
+    }
+}
+
 /// What the process has counted of transactions that were done again.
 fn conflicts() -> u64 {
     let rendered = crate::telemetry::metrics().unwrap().render();
@@ -171,7 +192,7 @@ fn conflicts() -> u64 {
     line.map_or(0, |count| count.parse().unwrap())
 }
 
-// MAT-3, CLM-1, CLM-3: overlapping lanes and batches, and no operation fails.
+// MAT-3, CLM-1, CLM-3, TL-2: overlapping lanes and batches; no operation fails, and no reader passes over a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
     let first = Arc::new(begin(LeaseTime::Runtime).await);
@@ -188,14 +209,27 @@ async fn eight_writers_over_the_same_lanes_do_not_fail_one_another() {
     };
     let before = conflicts();
     let all = runtimes.iter().zip(0..).map(|(runtime, n)| Work::new(Arc::clone(runtime), n).run(&until));
+    let ended = CancellationToken::new();
+    let writers = async {
+        let shares = join_all(all).await;
+        ended.cancel();
+        shares
+    };
+    let shards = (0..first.store.shard_count()).map(ShardId);
+    let followers = join_all(shards.map(|shard| follow(&first, shard, &ended)));
+    let (shares, followed) = tokio::join!(writers, followers);
     let mut tally = Tally::default();
-    join_all(all).await.into_iter().for_each(|share| tally.add(share));
+    shares.into_iter().for_each(|share| tally.add(share));
     let again = conflicts() - before;
     println!("{:?}, {} of them failed; {again} transactions were done again", tally.operations, tally.failed.len());
     assert_eq!(tally.failed, Vec::<String>::new());
     if let Until::Time(_) = until {
         assert!(again > 0, "they were not in one another's way");
     }
+
+    let scheduled = first.store.stats().await.unwrap().messages[&MessageState::Scheduled];
+    let followed: usize = followed.iter().map(BTreeSet::len).sum();
+    assert_eq!(followed as u64, scheduled, "no message was passed over by those who followed the feeds");
 
     let drained = first.drain().await.len();
     assert_eq!(tally.ended + drained, tally.stored + tally.replays, "each WorkItem ended once");

@@ -61,7 +61,7 @@ async fn an_index_is_built_on_nothing_that_a_crash_of_the_machine_takes_away() {
         let fed = fixture.store.feed(shard, 0, false, 10).await.unwrap();
         let end = fixture.store.feed_end(shard).await.unwrap();
         let entries = fixture.store.message_entries(&[message.id]).await.unwrap();
-        (fed.len(), end, entries.len())
+        (fed.entries.len(), end, entries.len())
     };
     let mut reads = std::pin::pin!(reads);
     // Read it has, long before this many turns.

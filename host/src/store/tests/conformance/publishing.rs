@@ -66,8 +66,8 @@ async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
     fixture.emit(messages).await;
     let shard = ShardId(shard(&fixture));
     let feed = async |after, nonterminal_only| {
-        let entries = fixture.store.feed(shard, after, nonterminal_only, 100).await.unwrap();
-        entries.iter().map(|entry| (entry.seq, entry.id)).collect::<Vec<_>>()
+        let page = fixture.store.feed(shard, after, nonterminal_only, 100).await.unwrap();
+        page.entries.iter().map(|entry| (entry.seq, entry.id)).collect::<Vec<_>>()
     };
     let expected: Vec<_> = (1..).zip(all.clone()).collect();
     assert_eq!(feed(0, false).await, expected);
@@ -84,8 +84,29 @@ async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
     admit(&fixture, lease, all[3], 1).await;
     assert_eq!(feed(0, true).await, [(4, all[3]), (5, all[4]), (6, all[5]), (8, all[0])]);
     let page = fixture.store.feed(shard, 4, true, 2).await.unwrap();
-    assert_eq!(page.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [5, 6]);
-    assert!(fixture.store.feed(ShardId(1 - shard.0), 0, false, 100).await.unwrap().is_empty());
+    assert_eq!(page.entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [5, 6]);
+    assert!(fixture.store.feed(ShardId(1 - shard.0), 0, false, 100).await.unwrap().entries.is_empty());
+}
+
+// TL-2: a snapshot may hold a transaction and lack one that it had waited for. Whoever read on behind it would never see the other.
+#[tokio::test]
+async fn a_page_of_the_feed_ends_where_the_shard_ended_before_it_was_read() {
+    let fixture = start().await;
+    fixture.emit((0..6).map(|_| fixture.message("sink", NOW)).collect()).await;
+    let shard = ShardId(shard(&fixture));
+    let mut tampering = Tampering::with(&fixture).await;
+    let seen = async |end: u64, nonterminal_only| {
+        let page = fixture.store.feed(shard, 0, nonterminal_only, 100).await.unwrap();
+        assert_eq!(page.end, end);
+        page.entries.iter().map(|entry| entry.seq).collect::<Vec<_>>()
+    };
+    for end in [4, 6] {
+        // As if the others' snapshot had been taken before they ended.
+        tampering.execute(&format!("UPDATE shard SET last_seq = {end} WHERE id = {}", shard.0)).await;
+        for nonterminal_only in [false, true] {
+            assert_eq!(seen(end, nonterminal_only).await, Vec::from_iter(1..=end));
+        }
+    }
 }
 
 // TL-4

@@ -317,6 +317,22 @@ async fn no_event_is_written_after_it_was_stored() {
     tampering.close().await;
 }
 
+// STA-1: a snapshot that holds a claim and lacks the delivery that it had waited for.
+#[tokio::test]
+async fn a_count_that_is_below_zero_for_a_moment_is_zero() {
+    let fixture = start().await;
+    fixture.deliver("d-1", None).await;
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.execute("UPDATE work_item_counter SET count = -1").await;
+    let stats = fixture.store.stats().await.unwrap();
+    assert!(stats.work_items.values().all(|count| *count == 0), "{stats:?}");
+    assert!(fixture.store.list_generations(None).await.unwrap().iter().all(|status| status.unfinished.is_empty()));
+    let rows = fixture.store.processing_rows(&pack(), fixture.now()).await.unwrap();
+    assert_eq!((rows.rows, rows.stale), (0, 0));
+    fixture.store.queue_mark(&pack()).await.unwrap();
+    assert_eq!(fixture.claim(1).await.len(), 1, "nor does it keep anybody from working");
+}
+
 // STA-2: an Event without a WorkItem speaks for itself, one with a WorkItem does not, and neither is counted twice.
 #[tokio::test]
 async fn an_event_is_counted_once_with_its_work_item_or_without() {
