@@ -153,6 +153,7 @@ impl Actor {
             }
             self.panics += 1;
             signals.ended("panic");
+            signals.gone();
             let goes_on = self.runtime.clone().block_on(self.after_panic(reason(&*panic), &signals));
             if !goes_on {
                 return;

@@ -171,12 +171,9 @@ impl Timeline {
         env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
         let time = time_source(&store, &env, &stop);
         let supply = watch_host(&options, &publisher, &memory, &stop);
-        let placement = if store.is_shared() {
-            let (store, env, duration, wake) = (store.clone(), env.clone(), options.lease, woken.clone());
-            Placement::shared(Presence { store, env, runtime, duration, wake }, stop.clone())
-        } else {
-            Placement::alone(&store)
-        };
+        let presence =
+            Presence { store: store.clone(), env: env.clone(), runtime, duration: options.lease, wake: woken.clone() };
+        let placement = placement(presence, &stop);
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
@@ -314,6 +311,15 @@ fn work_plan(options: &TimelineOptions, shards: u16) -> Result<WorkPlan, Timelin
             "the timeline's shards cannot do their work: {error}: lower `timeline.claimed_max`, or raise `timeline.memory_mib`"
         ))
     })
+}
+
+/// Which shards are to be had: all, or the ones that are placed here where runtimes share the store.
+fn placement(presence: Presence, stop: &CancellationToken) -> Placement {
+    if presence.store.is_shared() {
+        Placement::shared(presence, stop.clone())
+    } else {
+        Placement::alone(&presence.store)
+    }
 }
 
 /// What presses on every shard: known before the first one begins.

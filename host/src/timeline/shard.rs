@@ -114,13 +114,17 @@ impl Shard {
                 tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
                 continue;
             }
-            env::sleep(pause).await;
+            tokio::select! {
+                () = env::sleep(pause) => {}
+                () = self.stop.cancelled() => break,
+            }
             pause = (pause * 2).min(RESTART_PAUSE_MAX);
         }
     }
 
     fn tell(&self, end: &End, signals: &Signals) {
         signals.ended(end.as_str());
+        signals.gone();
         match end {
             End::Stopped => {}
             End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),

@@ -1,6 +1,7 @@
 //! What is counted about the timeline. Labels are shards, closed sets of words, and the first lanes by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{
@@ -93,6 +94,8 @@ pub fn describe() {
 /// What is counted about one shard; looked up once.
 pub(super) struct Signals {
     shard: String,
+    /// The lanes by name that something is shown of.
+    named: Mutex<BTreeSet<(String, String)>>,
     applied_lag: Gauge,
     lateness: Histogram,
     discovery: Histogram,
@@ -116,6 +119,7 @@ impl Signals {
         let name = || shard.0.to_string();
         Self {
             shard: name(),
+            named: Mutex::default(),
             applied_lag: gauge!(APPLIED_LAG, "shard" => name()),
             lateness: histogram!(LATENESS),
             discovery: histogram!(DISCOVERY),
@@ -244,9 +248,39 @@ impl Signals {
             *pending += lane.pending;
             *in_flight_of_all += destination.in_flight_messages();
         }
-        for ((namespace, destination), (pending, in_flight)) in named {
-            self.lane(namespace, destination, pending, in_flight);
+        self.show_lanes(&named);
+        self.show_counts(reasons, circuits);
+    }
+
+    /// The shard is not this runtime's any more: what was shown of it is another one's to show.
+    pub(super) fn gone(&self) {
+        self.applied_lag.set(0.0);
+        self.clock_gated(false);
+        self.capacity(false, 0, Duration::ZERO);
+        self.newest_checkpoint(None);
+        self.pressing(&Supply::default(), &IndexFigures::default());
+        self.show_lanes(&BTreeMap::new());
+        let none = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
+        self.show_counts(Held::ALL.into_iter().map(|reason| (reason, 0)).collect(), none);
+    }
+
+    /// Shows these lanes, and nothing any more of those that were shown before and are not among them.
+    fn show_lanes(&self, lanes: &BTreeMap<(&str, &str), (u64, u32)>) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|(namespace, destination)| {
+            let stays = lanes.contains_key(&(namespace.as_str(), destination.as_str()));
+            if !stays {
+                self.lane(namespace, destination, 0, 0);
+            }
+            stays
+        });
+        for ((namespace, destination), (pending, in_flight)) in lanes {
+            self.lane(namespace, destination, *pending, *in_flight);
+            named.insert(((*namespace).to_owned(), (*destination).to_owned()));
         }
+    }
+
+    fn show_counts(&self, reasons: BTreeMap<Held, u32>, circuits: BTreeMap<&str, u32>) {
         for (reason, count) in reasons {
             let labels = [("shard", self.shard.clone()), ("reason", reason.as_str().to_owned())];
             gauge!(HELD, &labels).set(f64::from(count));

@@ -116,6 +116,12 @@ async fn shards_are_listed_and_a_checkpoint_is_made_when_it_is_asked_for() -> an
     );
     assert_eq!((&shard["trouble"], &shard["checkpoint"]), (&Value::Null, &Value::Null), "{shard}");
     assert!(shard["here"]["pressing"].is_array(), "{shard}");
+    for resource in ["disk", "descriptors", "channels", "index", "evidence"] {
+        let pressure = format!("forebay_timeline_pressure{{shard=\"0\",resource=\"{resource}\"}}");
+        assert!(world.admin().metric(&pressure).await?.is_some(), "{resource}");
+    }
+    assert!(world.admin().metric("forebay_descriptors_free").await? > Some(0.0));
+    assert_eq!(world.admin().metric("forebay_publish_outcomes_waiting").await?, Some(0.0));
 
     let (code, made) = json(&world, &["shard", "checkpoint", "0", "--json"]);
     assert_eq!(code, Some(0), "{made}");

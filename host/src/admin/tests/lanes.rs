@@ -6,6 +6,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::{Desk, NOW, shown};
+use crate::admin::health::timeline_trouble;
 use crate::admin::wire;
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
@@ -174,6 +175,11 @@ fn an_actor_that_panicked_is_told_of_with_what_comes_next() {
     ] {
         assert_eq!(said(next), format!("{begin}{words}: no such thing"));
     }
+    let down = ShardTrouble { shard, panics: 2, reason: reason.clone(), next: AfterTrouble::Down };
+    let reasons = timeline_trouble(vec![down], false);
+    assert_eq!(reasons[0], said(AfterTrouble::Down), "the host is not ready, and says why");
+    assert!(reasons[1].starts_with("the timeline is not publishing"), "{reasons:?}");
+    assert!(timeline_trouble(Vec::new(), true).is_empty());
 }
 
 // TL-2, TL-7

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::cli::rig::http::Connection;
 use crate::env;
 
-/// What it is called, unless `FOREBAY_MOTO_SERVER` says where it is.
+/// What it is called, unless `MOTO_SERVER` says where it is.
 const NAME: &str = "moto_server";
 /// How long it may take to begin, with an interpreter that is cold.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,9 +28,7 @@ impl Server {
     /// Starts one that has a bucket of this name. `None`, with the reason on the test's output, where none is installed.
     pub(super) async fn start(bucket: &str) -> Option<Self> {
         let Some(program) = installed() else {
-            println!(
-                "skipped: {NAME} is not installed (pip install 'moto[server]'), and FOREBAY_MOTO_SERVER names none"
-            );
+            println!("skipped: {NAME} is not installed (pip install 'moto[server]'), and MOTO_SERVER names none");
             return None;
         };
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
@@ -68,7 +66,7 @@ impl Drop for Server {
 }
 
 fn installed() -> Option<PathBuf> {
-    if let Some(program) = std::env::var_os("FOREBAY_MOTO_SERVER") {
+    if let Some(program) = std::env::var_os("MOTO_SERVER") {
         return Some(program.into());
     }
     let path = std::env::var_os("PATH")?;

@@ -171,6 +171,27 @@ fn what_presses_on_a_shard_is_shown_with_what_it_was_measured_by_and_every_end_o
 
 // OBS-1
 #[test]
+fn nothing_is_shown_any_more_of_a_shard_that_was_given_up() {
+    let bench = held_by_everything();
+    let shown = rendered(|signals| {
+        signals.applied_lag(42);
+        signals.capacity(true, 3, 9 * SECOND);
+        signals.newest_checkpoint(Some((SECOND, 4_096)));
+        signals.lanes(bench.index.lanes(), &bench.schedule, None, NOW);
+        signals.gone();
+    });
+    assert!(
+        shown.contains("forebay_timeline_lane_pending{shard=\"7\",namespace=\"acme\",destination=\"storm\"} 0"),
+        "{shown}"
+    );
+    let gauges = shown.lines().filter(|line| line.contains("shard=\"7\""));
+    let (ages, others): (Vec<_>, Vec<_>) = gauges.partition(|line| line.contains("checkpoint_age"));
+    assert!(others.len() > 30 && others.iter().all(|line| line.ends_with(" 0")), "{others:?}");
+    assert_eq!(ages, ["forebay_timeline_checkpoint_age_seconds{shard=\"7\"} -1"]);
+}
+
+// OBS-1
+#[test]
 fn lateness_discovery_gaps_and_lag_are_measured() {
     let mut bench = Bench::with([destination("sink")], 64);
     bench.emit("sink", 1, None);
