@@ -132,7 +132,7 @@ pub enum Settled {
 pub struct PublishLoad {
     /// Connections to destinations that are open.
     pub channels: usize,
-    /// How many there are at the most: one for each message in flight, and the idle ones that are kept.
+    /// How many are needed at the most: one for each message in flight, and the idle ones that are kept.
     pub channels_max: usize,
     /// Attempts that are over and whose outcome is not recorded yet.
     pub outcomes_waiting: usize,
@@ -265,7 +265,7 @@ impl Publisher {
     }
 }
 
-/// How many connections to destinations there are at the most: one for each message in flight, and the idle ones that are
+/// How many connections to destinations are needed at the most: one for each message in flight, and the idle ones that are
 /// kept for each destination.
 pub fn channels_max(in_flight_max: usize, destinations: usize, idle_connections_max: usize) -> usize {
     in_flight_max.saturating_add(destinations.saturating_mul(idle_connections_max))

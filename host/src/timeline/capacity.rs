@@ -4,6 +4,7 @@
 //! outcome on record.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Gauge, Unit, describe_gauge, gauge};
@@ -14,13 +15,13 @@ use super::database::Memory;
 use crate::env;
 use crate::lanes::{DESCRIPTORS_FLOOR, DISK_FLOOR, Level, Resource, Supply};
 use crate::publish::{PublishLoad, Publisher};
-use std::sync::Arc;
 
 /// How often it is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// Connections to destinations are exhausted at so many times as many as there should ever be: those that the pool makes
-/// for nobody any more come beside.
-const CHANNELS_EXHAUSTED_TIMES: usize = 2;
+/// Connections to destinations press from so many times as many on as messages in flight and idle ones need. A request that finds
+/// an idle connection after all leaves the one that it had begun to the pool, so for a moment there may be two for each.
+const CHANNELS_TIGHT_TIMES: usize = 2;
+const CHANNELS_EXHAUSTED_TIMES: usize = 4;
 
 const DESCRIPTORS_FREE: &str = "forebay_descriptors_free";
 const CHANNELS: &str = "forebay_publish_channels";
@@ -72,8 +73,8 @@ impl HostFigures {
         gauge!(OUTCOMES_WAITING).set(outcomes_waiting as f64);
         let memory: Gauge = gauge!(CACHE_BYTES);
         memory.set(self.memory.used_bytes() as f64);
-        let exhausted = channels_max.saturating_mul(CHANNELS_EXHAUSTED_TIMES);
-        let channels = Level::below(channels as u64, channels_max as u64 + 1, exhausted as u64 + 1);
+        let times = |times: usize| channels_max.saturating_mul(times) as u64;
+        let channels = Level::below(channels as u64, times(CHANNELS_TIGHT_TIMES), times(CHANNELS_EXHAUSTED_TIMES));
         Supply::default()
             .with(Resource::Disk, disk.unwrap_or_default())
             .with(Resource::Descriptors, of_descriptors.unwrap_or_default())
