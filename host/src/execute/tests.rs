@@ -74,8 +74,14 @@ async fn an_event_is_prepared_run_and_finished_with_its_messages() {
 async fn a_flow_sees_an_event_only_after_its_row_is_claimed() {
     let harness = Harness::new().await;
     let seen = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&seen);
-    harness.load(move |_, _| {
+    let (count, store) = (Arc::clone(&seen), harness.store.clone());
+    harness.load(move |event, attempt| {
+        // As the flow would, if it could see the queue.
+        let (store, id) = (store.clone(), event.id);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let row = std::thread::spawn(move || runtime.block_on(store.event(id))).join().unwrap();
+        let row = row.unwrap().unwrap().work_items.remove(0);
+        assert_eq!((row.state, row.attempt), (WorkState::Processing, attempt));
         count.fetch_add(1, Ordering::SeqCst);
         succeed()
     });
@@ -307,7 +313,7 @@ async fn an_outcome_whose_answer_got_lost_is_recorded_once() {
         assert_eq!(harness.store.event(row.event_id).await.unwrap().unwrap().messages.len(), 1, "{loss:?}");
         assert_eq!(harness.detail(next).await.state, WorkState::Ready, "{loss:?}");
         assert_eq!(harness.detail(last).await.state, WorkState::Blocked, "{loss:?}: the lane moved on by one");
-        assert_eq!(harness.store.count_rows().await.unwrap(), harness.store.stats().await.unwrap(), "{loss:?}");
+        harness.store.assert_counted().await;
         assert_eq!(executors.vitals().finishes(), 1, "{loss:?}");
     }
 }
@@ -447,4 +453,42 @@ async fn an_event_that_cannot_be_read_fails_and_its_neighbours_go_on() {
     harness.clock.advance(Duration::from_secs(2));
     assert_eq!(run_all(&harness, &executors).await, 1);
     assert_eq!(harness.detail(unreadable).await.state, WorkState::Dead, "visible, and in nobody's way");
+}
+
+// GST-4, CLM-7: what the database cannot hold is a failure of the run that made it, and spends its budget.
+#[tokio::test]
+async fn an_outcome_that_cannot_be_stored_is_a_failure() {
+    let harness = Harness::new().await;
+    let emitted = |content_type: &str| {
+        let message = EmittedMessage {
+            destination: "sink".parse().unwrap(),
+            body: Bytes::from_static(b"body"),
+            content_type: content_type.to_owned(),
+            headers: Vec::new(),
+            ordering_key: None,
+            idempotency_key: None,
+            due: Due::Now,
+            expire_at: None,
+        };
+        FlowOutput { messages: vec![message], ..FlowOutput::NOTHING }
+    };
+    harness
+        .load(move |event, _| Step::Succeed(emitted(if event.body == "bad" { "text/refused" } else { "text/plain" })));
+    let mut tampering = harness.tampering().await;
+    tampering
+        .execute(
+            "CREATE TRIGGER refused BEFORE INSERT ON message_payload WHEN NEW.content_type = 'text/refused' \
+             BEGIN SELECT RAISE(ABORT, 'it does not fit'); END",
+        )
+        .await;
+    let [bad, good] = harness.enqueue(["bad", "good"]).await;
+    let executors = harness.executors(2);
+    assert_eq!(run_all(&harness, &executors).await, 2);
+    assert_eq!(harness.detail(good).await.state, WorkState::Done);
+    let failed = harness.detail(bad).await;
+    assert_eq!((failed.state, failed.attempt, failed.failures), (WorkState::Delayed, 1, 1));
+    let failure = failed.failure.unwrap();
+    assert_eq!(failure.class, FailureClass::Host);
+    assert!(failure.message.contains("cannot be stored"), "{failure}");
+    harness.store.assert_counted().await;
 }
