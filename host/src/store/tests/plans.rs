@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::store::statement::Statement;
 use crate::store::stored::values;
-use crate::store::{claiming, finalize, lane, unit};
+use crate::store::{claiming, draining, finalize, handoff, lane, packs, projection};
 
 /// What is done to tables: lists of values and their sorting are left out.
 async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {
@@ -26,7 +26,7 @@ async fn the_queues_statements_seek_by_index() {
     let mut tampering = Tampering::with(&fixture).await;
     let engine = Engine::Sqlite;
     let of_rows = |statement: &'static Statement| statement.text(engine, 32);
-    let statements: [(&str, &str, Expect); 13] = [
+    let statements: [(&str, &str, Expect); 20] = [
         (
             "claim: look",
             claiming::CLAIMABLE.of(engine),
@@ -79,10 +79,18 @@ async fn the_queues_statements_seek_by_index() {
             expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
         ),
         ("promote: heads", of_rows(&lane::SET_HEAD), expect!["SEARCH lane USING INTEGER PRIMARY KEY (rowid=?)"]),
-        ("count", of_rows(&unit::COUNT_WORK_ITEMS), expect![""]),
+        ("handoff: who waits", handoff::WAITING, expect![""]),
+        ("handoff: supersede", of_rows(&handoff::SUPERSEDE), expect![""]),
+        ("projection: who is queued", of_rows(&projection::QUEUED), expect![""]),
+        ("projection: supersede", of_rows(&projection::SUPERSEDE), expect![""]),
+        ("drain: load", of_rows(&draining::LOAD), expect![""]),
+        ("drain: move", of_rows(&draining::MOVE), expect![""]),
+        ("drain: end", of_rows(&draining::END), expect![""]),
+        ("generations that are served", packs::SERVING, expect![""]),
     ];
     for (name, text, expected) in statements {
         let steps = plan(&mut tampering, text).await;
+        assert!(!steps.is_empty(), "{name}");
         assert!(steps.iter().all(|step| step.starts_with("SEARCH ")), "{name}: {steps:?}");
         expected.assert_eq(&steps.join("\n"));
     }
