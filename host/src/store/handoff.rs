@@ -40,7 +40,8 @@ pub(super) struct Latest {
     grant: Grant,
 }
 
-/// The first who wait in the lane of a source: no more are superseded at once (64).
+/// The first who wait in the lane of a source: no more are superseded at once (64). They are not locked: who coalesces waits in this lane only,
+/// which is held, so nobody else changes such a row.
 pub(super) const WAITING: &str = "\
     SELECT ordinal, id, event_id, namespace, pack, work_type, generation, queue_class, lane_ordinal, epoch, attempt, \
     failures, coalesces FROM work_item WHERE waiting_source = ? ORDER BY lane_ordinal LIMIT 64";
