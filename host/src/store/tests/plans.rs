@@ -46,7 +46,9 @@ async fn the_queues_statements_seek_by_index() {
         (
             "finish: load",
             of_rows(&finalize::LOAD),
-            expect!["SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)"],
+            expect![[r#"
+                SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)
+                SEARCH lane USING INTEGER PRIMARY KEY (rowid=?)"#]],
         ),
         ("finish: end", of_rows(&finalize::END), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
         (
@@ -79,14 +81,36 @@ async fn the_queues_statements_seek_by_index() {
             expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
         ),
         ("promote: heads", of_rows(&lane::SET_HEAD), expect!["SEARCH lane USING INTEGER PRIMARY KEY (rowid=?)"]),
-        ("handoff: who waits", handoff::WAITING, expect![""]),
-        ("handoff: supersede", of_rows(&handoff::SUPERSEDE), expect![""]),
-        ("projection: who is queued", of_rows(&projection::QUEUED), expect![""]),
-        ("projection: supersede", of_rows(&projection::SUPERSEDE), expect![""]),
-        ("drain: load", of_rows(&draining::LOAD), expect![""]),
-        ("drain: move", of_rows(&draining::MOVE), expect![""]),
-        ("drain: end", of_rows(&draining::END), expect![""]),
-        ("generations that are served", packs::SERVING, expect![""]),
+        (
+            "handoff: who waits",
+            handoff::WAITING,
+            expect!["SEARCH work_item USING INDEX work_item_waiting_source (waiting_source=?)"],
+        ),
+        (
+            "handoff: supersede",
+            of_rows(&handoff::SUPERSEDE),
+            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
+        ),
+        (
+            "projection: who is queued",
+            of_rows(&projection::QUEUED),
+            expect!["SEARCH work_item USING INDEX work_item_waiting_source (waiting_source=?)"],
+        ),
+        (
+            "projection: supersede",
+            of_rows(&projection::SUPERSEDE),
+            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
+        ),
+        ("drain: load", of_rows(&draining::LOAD), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("drain: move", of_rows(&draining::MOVE), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("drain: end", of_rows(&draining::END), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "generations that are served",
+            packs::SERVING,
+            expect![
+                "SEARCH work_item USING COVERING INDEX work_item_claim (pack=? AND work_type=? AND generation=? AND state=?)"
+            ],
+        ),
     ];
     for (name, text, expected) in statements {
         let steps = plan(&mut tampering, text).await;

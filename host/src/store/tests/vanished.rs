@@ -191,3 +191,18 @@ async fn what_goes_into_no_packet_is_refused_before_it_is_sent() {
     let refused = fixture.store.finish(fixture.ending(&item, done(vec![message]))).await;
     assert!(matches!(&refused, Err(StoreError::Unstorable(_))), "{refused:?}");
 }
+
+// CLM-3: what stays in its lane does not wait for it. Whose line it is, is read and not held.
+#[tokio::test]
+async fn a_row_is_given_back_while_somebody_has_its_lane() {
+    let second = Duration::from_secs(1);
+    let fixture = begin(Patience { lock_wait: second, attempt: second * 60, attempts: second * 5, idle: None }).await;
+    fixture.deliver("d-1", Some("repo")).await;
+    let item = fixture.claim(1).await.pop().unwrap();
+    let mut holder = Tampering::with(&fixture).await;
+    holder.connection().begin().await.unwrap();
+    holder.count("SELECT count(*) FROM (SELECT id FROM lane FOR UPDATE) AS held").await;
+    assert_eq!(fixture.finish(&item, Disposition::Release).await, Finished::Applied);
+    holder.let_go().await;
+    assert_eq!(fixture.claim(1).await.len(), 1);
+}
