@@ -77,7 +77,7 @@ pub(super) async fn prove(
     watch.end().await?;
     let engine = engine?;
     let idle_timeout = match sleeper {
-        Some(sleeper) => sleeper.is_ended(&mut watch.second).await?,
+        Some(sleeper) => sleeper.ended(&mut watch.second).await?,
         None => None,
     };
     Ok(Proved { engine, packet_bytes, idle_timeout })
@@ -98,7 +98,7 @@ impl Sleeper {
     }
 
     /// Which variable the server obeys: the row that was stored is nobody's then.
-    async fn is_ended(self, watcher: &mut Connection<'_>) -> Result<Option<&'static str>, sqlx::Error> {
+    async fn ended(self, watcher: &mut Connection<'_>) -> Result<Option<&'static str>, sqlx::Error> {
         for _ in 0..IDLE_LOOKS_MAX {
             env::sleep(IDLE_LOOK_PAUSE).await;
             let insert = "INSERT INTO sequence (name, last) VALUES (?, 0)";

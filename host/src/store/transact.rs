@@ -52,7 +52,7 @@ enum Came {
     /// It has ended.
     Ended(Result<Changes, StoreError>),
     /// These of its requests go first, by themselves.
-    Apart(Group),
+    Apart(Box<Group>),
 }
 
 /// Why a transaction did not come about.
@@ -89,7 +89,7 @@ impl Task {
                     splits += 1;
                     self.begin();
                     parts.push(part);
-                    parts.push(Part { group: first, lost: 0 });
+                    parts.push(Part { group: *first, lost: 0 });
                 }
             }
         }
@@ -113,7 +113,7 @@ impl Task {
             match self.attempt_in_time(part, afterwards, deadline).await {
                 Ok(changes) => return Came::Ended(Ok(changes)),
                 Err(Failed::Request(_)) if part.group.len() > 1 && may_split => {
-                    return Came::Apart(part.group.split_half());
+                    return Came::Apart(Box::new(part.group.split_half()));
                 }
                 Err(Failed::Request(error)) => return Came::Ended(Err(self.blame(&part.group, error))),
                 Err(Failed::Store(error)) => {
@@ -135,7 +135,7 @@ impl Task {
                     if part.lost >= LOST_TOGETHER_MAX
                         && let Some(urgent) = part.group.split_urgent()
                     {
-                        return Came::Apart(urgent);
+                        return Came::Apart(Box::new(urgent));
                     }
                     env::sleep(self.pause(part.lost)).await;
                 }
