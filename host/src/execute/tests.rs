@@ -19,6 +19,7 @@ use crate::model::message::MessageState;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, GuestLimits, HeadPolicy, Manifest};
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkState;
+use crate::store::Tampering;
 use crate::store::testing::Loss;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -74,14 +75,18 @@ async fn an_event_is_prepared_run_and_finished_with_its_messages() {
 async fn a_flow_sees_an_event_only_after_its_row_is_claimed() {
     let harness = Harness::new().await;
     let seen = Arc::new(AtomicU32::new(0));
-    let (count, store) = (Arc::clone(&seen), harness.store.clone());
+    let (count, data) = (Arc::clone(&seen), harness.directory().join("data"));
     harness.load(move |event, attempt| {
-        // As the flow would, if it could see the queue.
-        let (store, id) = (store.clone(), event.id);
+        // As the flow would, if it could see the queue; over a connection that nobody else waits for.
+        let id: String = event.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let claimed = format!(
+            "SELECT count(*) FROM work_item WHERE event_id = X'{id}' AND state = 3 AND attempt = {attempt} \
+             AND lease_token IS NOT NULL"
+        );
+        let data = data.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let row = std::thread::spawn(move || runtime.block_on(store.event(id))).join().unwrap();
-        let row = row.unwrap().unwrap().work_items.remove(0);
-        assert_eq!((row.state, row.attempt), (WorkState::Processing, attempt));
+        let looking = async move { Tampering::in_directory(&data).await.count(&claimed).await };
+        assert_eq!(std::thread::spawn(move || runtime.block_on(looking)).join().unwrap(), 1);
         count.fetch_add(1, Ordering::SeqCst);
         succeed()
     });

@@ -53,7 +53,7 @@ impl Tampering {
         self.connection().execute(statement, Values::default()).await.unwrap();
     }
 
-    pub(super) async fn count(&mut self, query: &str) -> i64 {
+    pub(crate) async fn count(&mut self, query: &str) -> i64 {
         self.connection().fetch_one(query, Values::default()).await.unwrap().value(0).unwrap()
     }
 
