@@ -306,7 +306,8 @@ impl Default for GuestConfig {
             instances_max: 128,
             memory_bytes_max: 256 * units::MIB,
             fuel_max_millions: 100_000,
-            output_bytes_max: 64 * units::MIB,
+            // Goes into the smallest packet that a database server may have.
+            output_bytes_max: 30 * units::MIB,
             messages_max: 1_024,
             log_bytes_max: units::MIB,
             compilations_max: 1,

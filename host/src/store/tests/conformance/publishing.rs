@@ -131,7 +131,7 @@ async fn an_admission_counts_an_attempt_and_its_outcome_ends_it() {
     assert!(record(&fixture, lease, id, 2, AfterAttempt::Published).await);
     let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
     assert_eq!((entry.state, entry.attempt), (MessageState::Published, 2));
-    assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+    fixture.store.assert_counted().await;
 }
 
 // TL-4, TL-5: attempts are counted anew after a reschedule, so their number alone does not say which one it was.
