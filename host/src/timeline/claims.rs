@@ -162,8 +162,14 @@ impl Claims {
         step.commit()
     }
 
-    /// Applies a row of the feed. A generation that waits anew is a new one, but for rows that were applied before.
-    pub(super) fn apply(&mut self, step: &mut Step<'_>, row: &MessageEntry, lane: LaneNumber) -> Result<(), Broken> {
+    /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one, but for
+    /// rows that were applied before.
+    pub(super) fn apply(
+        &mut self,
+        step: &mut Step<'_>,
+        row: &MessageEntry,
+        lane: Option<LaneNumber>,
+    ) -> Result<(), Broken> {
         if let Some(known) = step.entry(row.id)? {
             let claim = self.claims.get_mut(&known.claim_key());
             if known.seq > row.seq || (known.seq == row.seq && claim.is_some()) {
@@ -177,7 +183,9 @@ impl Claims {
                 None => step.withdraw(&known)?,
             }
         }
-        if let Some(entry) = Entry::standing(row, lane, &step.lane(lane).name) {
+        if let Some(lane) = lane
+            && let Some(entry) = Entry::standing(row, lane, &step.lane(lane).name)
+        {
             step.schedule(&entry);
         }
         Ok(())

@@ -13,6 +13,7 @@ use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
 use super::signals::Signals;
+use super::values::stands;
 use crate::lanes::{Beginning, CircuitPolicy, DestinationLane, Held, MESSAGES, TurnLimits, TwoLevelDrr};
 use crate::model::destination::{Destinations, terms_of};
 use crate::model::destination_lane::{LaneName, Ordering};
@@ -100,19 +101,23 @@ impl Schedule {
         self.drr.activate(number);
     }
 
-    /// The lane of a message, which is adopted if it is met for the first time.
+    /// The lane in whose line a message stands, which is adopted if it is met for the first time; `None` if it stands in none,
+    /// for which no lane is made.
     pub(super) fn lane_of(
         &mut self,
         step: &mut Step<'_>,
         row: &MessageEntry,
         destinations: &Destinations,
-    ) -> LaneNumber {
+    ) -> Option<LaneNumber> {
         let ordering = terms_of(destinations, &row.destination).map_or(Ordering::None, |terms| terms.ordering);
         let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
         let ordering = ordering.domain(row.ordering_key.as_deref());
+        if !stands(row.state, ordering.is_ordered()) {
+            return None;
+        }
         let number = step.lane_number(&LaneName { namespace, destination, ordering });
         self.adopt(number, &step.lane(number).name, destinations);
-        number
+        Some(number)
     }
 
     /// Gives a lane its limits, weight and gate, unless it has them. What waits for a destination that is not configured goes

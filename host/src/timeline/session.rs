@@ -367,8 +367,8 @@ impl Session {
         let now = self.now();
         let mut step = self.index.begin();
         for row in rows {
-            let number = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
-            self.claims.apply(&mut step, row, number)?;
+            let lane = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
+            self.claims.apply(&mut step, row, lane)?;
         }
         if let Some(through) = through {
             step.applied(through);

@@ -104,8 +104,8 @@ impl Bench {
     fn apply(&mut self, rows: &[MessageEntry]) {
         let mut step = self.index.begin();
         for row in rows {
-            let number = self.schedule.lane_of(&mut step, row, &self.destinations);
-            self.claims.apply(&mut step, row, number).unwrap();
+            let lane = self.schedule.lane_of(&mut step, row, &self.destinations);
+            self.claims.apply(&mut step, row, lane).unwrap();
         }
         self.schedule.refresh(&mut step, NOW);
         step.commit().unwrap();
@@ -253,6 +253,23 @@ fn what_a_dead_owner_had_claimed_is_inherited_unless_the_feed_had_superseded_it(
     assert_eq!(bench.claims.unresolved_ids(10), [inherited]);
     assert_eq!(bench.index.in_flight().unwrap(), [(1, inherited)]);
     assert_eq!(bench.pending(), 1);
+}
+
+// TL-2
+#[test]
+fn what_has_ended_in_a_lane_that_was_never_met_leaves_an_index_that_can_be_gone_on_with() {
+    let mut bench = Bench::with([destination("sink"), destination("other")], CLAIMS_MAX);
+    let to_other = |number| MessageEntry {
+        destination: "other".parse().unwrap(),
+        ..row(number, number.into(), 1, MessageState::Scheduled)
+    };
+    bench.apply(&[row(1, 1, 1, MessageState::Cancelled), to_other(2)]);
+    assert_eq!(bench.index.lanes().len(), 1, "nobody stands in the first one's lane");
+    let Bench { _directory: directory, index, .. } = bench;
+    drop(index);
+    let owner = Owner { shard: ShardId(0), epoch: 2, ordering: 0 };
+    let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, 100).unwrap();
+    assert_eq!(index.lanes().iter().map(|lane| lane.pending).collect::<Vec<_>>(), [1]);
 }
 
 // WRK-1

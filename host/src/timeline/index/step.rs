@@ -28,8 +28,8 @@ impl<'a> Step<'a> {
         Self { database, state, lanes, expiry_start, touched: Vec::new(), batch: WriteBatch::new() }
     }
 
-    /// The number of a lane, which is a new one if it is met for the first time. One key more than there are lanes for
-    /// shares a lane, and goes on to.
+    /// The number of a lane, which is a new one if it is met for the first time: then this step records it, whatever else
+    /// becomes of the lane. One key more than there are lanes for shares a lane, and goes on to.
     pub(in crate::timeline) fn lane_number(&mut self, name: &LaneName) -> LaneNumber {
         if let Some(number) = self.lanes.numbers.get(name) {
             return *number;
@@ -46,6 +46,7 @@ impl<'a> Step<'a> {
         let number = LaneNumber(u32::try_from(self.lanes.lanes.len()).expect("there are fewer lanes than that"));
         self.lanes.numbers.insert(name.clone(), number);
         self.lanes.lanes.push(Lane::new(name.clone()));
+        self.touch(number);
         number
     }
 
@@ -55,6 +56,7 @@ impl<'a> Step<'a> {
         let number = self.lanes.vacant.get_mut(&family)?.pop()?;
         self.lanes.numbers.insert(name.clone(), number);
         *self.lanes.at(number) = Lane::new(name.clone());
+        self.touch(number);
         Some(number)
     }
 
