@@ -12,6 +12,10 @@
 //! Expiry: a publish needs `latest < expire_at`, and this is asked again after the wait for a place. A message that no
 //! longer has it is given back as it was: whether it *has* expired is decided by the earliest that it can be, which its
 //! shard knows, and not by the latest.
+//!
+//! Ownership: the admission is fenced by the store. Whether the lease is still relied on is asked again when the bodies have
+//! come, and as the last thing before a request is on the wire (`reliance`). An attempt that ends there was certainly not
+//! made. That is recorded if the shard is this owner's all the same; if not, its successor settles it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -196,8 +200,11 @@ impl Engine {
         let verdict = if is_over(latest.now(&*self.env.clock)) {
             // What waited too long for the store is not sent any more: its next attempt would be too late, so it expires.
             Verdict::too_late()
+        } else if let Err(overdue) = claim.reliance.left() {
+            // The bodies took longer than the lease.
+            Verdict::overdue(overdue)
         } else {
-            claim.route.adapter.attempt(&claim.message, payload).await
+            claim.route.adapter.attempt(&claim.message, payload, &claim.reliance).await
         };
         claim.route.metrics.attempted(&verdict, self.env.clock.monotonic().saturating_sub(began));
         let at = latest.now(&*self.env.clock);

@@ -12,6 +12,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::adapter::Adapter;
 use super::metrics::DestinationMetrics;
+use super::reliance::Reliance;
 use super::{ClaimedMessage, Settled, Settlement};
 use crate::env::Clock;
 use crate::model::destination::Terms;
@@ -28,6 +29,8 @@ pub(super) struct Route {
 pub(super) struct Claim {
     pub(super) message: ClaimedMessage,
     pub(super) route: Arc<Route>,
+    /// Until when it may be sent.
+    pub(super) reliance: Reliance,
     certain: Settled,
     settled: mpsc::Sender<Settlement>,
     in_flight: Option<InFlight>,
@@ -39,10 +42,19 @@ impl Claim {
     pub(super) fn new(
         message: ClaimedMessage,
         route: Arc<Route>,
+        reliance: Reliance,
         settled: mpsc::Sender<Settlement>,
         unsettled: TaskTrackerToken,
     ) -> Self {
-        Self { message, route, certain: Settled::NotAdmitted, settled, in_flight: None, _unsettled: unsettled }
+        Self {
+            message,
+            route,
+            reliance,
+            certain: Settled::NotAdmitted,
+            settled,
+            in_flight: None,
+            _unsettled: unsettled,
+        }
     }
 
     /// It is one of those in flight, until it settles.

@@ -1,7 +1,7 @@
 //! Publishing: Publish Admission, the destination's call, and the Publish Outcome.
 //!
 //! Invariants:
-//! - A destination is called only after the admission is durable.
+//! - A destination is called only after the admission is durable, and only while the shard's lease is relied on.
 //! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until the owner of its shard settles it.
 //! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
@@ -17,6 +17,7 @@ mod outcomes;
 mod store_retry;
 
 mod http;
+mod reliance;
 mod request;
 mod sign;
 mod verdict;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use adapter::{NativeAnswer, NativeCall};
 pub use metrics::describe;
+pub use reliance::Reliance;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -209,12 +211,14 @@ impl Publisher {
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
-    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time).
+    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not on its
+    /// way by the end of `reliance` is not sent.
     ///
     /// A message to a destination that is not configured settles as not admitted: it waits until it is again.
     pub fn publish(
         &self,
         lease: ShardLease,
+        reliance: Reliance,
         batch: Vec<ClaimedMessage>,
         latest: Timestamp,
         settled: mpsc::Sender<Settlement>,
@@ -225,8 +229,8 @@ impl Publisher {
             let flow = message.destination.is_flow().then_some(&self.flow);
             match flow.or_else(|| self.routes.get(&message.destination)) {
                 Some(route) => {
-                    let route = Arc::clone(route);
-                    waiting.push_back(Claim::new(message, route, settled.clone(), self.unsettled.token()));
+                    let (route, reliance) = (Arc::clone(route), reliance.clone());
+                    waiting.push_back(Claim::new(message, route, reliance, settled.clone(), self.unsettled.token()));
                 }
                 None => claim::send(&settled, &message, Settled::NotAdmitted),
             }

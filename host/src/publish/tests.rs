@@ -1,13 +1,15 @@
 //! The publisher against a real store and a real destination.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::*;
+use crate::env::Clock;
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane;
 use crate::model::ids::RuntimeId;
@@ -15,7 +17,7 @@ use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::outbound::sink::{Answer, Received, Sink};
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
-use crate::store::{Cancelled, MessageDetail, ShardId};
+use crate::store::{Cancelled, MessageDetail, OutcomeRecord, ShardId};
 
 const RETRY: RetryPolicy =
     RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 3 };
@@ -97,8 +99,12 @@ impl Fixture {
 
     fn begin(&self, batch: Vec<ClaimedMessage>) -> mpsc::Receiver<Settlement> {
         let (settled_in, settled) = mpsc::channel(batch.len().max(1));
-        self.publisher.publish(self.lease, batch, START, settled_in);
+        self.publisher.publish(self.lease, self.relied_on(), batch, START, settled_in);
         settled
+    }
+
+    fn relied_on(&self) -> Reliance {
+        Reliance::new(|| Duration::MAX, Arc::clone(&self.shared.env.clock))
     }
 
     /// Publishes one message; what became of it.
@@ -199,6 +205,98 @@ async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
     assert_eq!(under_way.recv().await.unwrap().result, Settled::Unrecorded);
     assert_eq!(fixture.state(batch[0].id).await, MessageState::Publishing, "the successor's to settle");
     assert!(sink.received.try_recv().is_err(), "the second was never sent");
+}
+
+/// An owner that is stopped when it asks for the time for the `number`th time since its admission, and goes on when it is
+/// let.
+struct Stopped {
+    asked: AtomicUsize,
+    number: usize,
+    reached: watch::Sender<bool>,
+    goes_on: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Stopped {
+    fn at(number: usize) -> (Arc<Self>, std::sync::mpsc::Sender<()>) {
+        let (let_go, goes_on) = std::sync::mpsc::channel();
+        let (asked, reached) = (AtomicUsize::new(0), watch::Sender::new(false));
+        (Arc::new(Self { asked, number, reached, goes_on: Mutex::new(goes_on) }), let_go)
+    }
+
+    /// Its lease ends, for all that it knows, after [`LEASE`].
+    fn reliance(self: &Arc<Self>, clock: Arc<dyn Clock>) -> Reliance {
+        let (stopped, until) = (Arc::clone(self), clock.monotonic() + LEASE);
+        let ask = move || {
+            if stopped.asked.fetch_add(1, Ordering::SeqCst) == stopped.number {
+                stopped.reached.send_replace(true);
+                stopped.goes_on.lock().unwrap().recv().unwrap();
+            }
+            until
+        };
+        Reliance::new(ask, clock)
+    }
+}
+
+// TL-5, TL-7
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_is_stopped_between_admission_and_call_does_not_send_what_was_cancelled_since() {
+    let mut sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let mut lease = fixture.lease;
+    let begin = |lease, reliance, message: &ClaimedMessage| {
+        let (settled_in, settled) = mpsc::channel(1);
+        fixture.publisher.publish(lease, reliance, vec![message.clone()], fixture.shared.env.now(), settled_in);
+        settled
+    };
+    // At each of its looks in turn, until there is none between the admission and the call any more.
+    let mut number = 0;
+    loop {
+        let message = fixture.emit(1).await.remove(0);
+        let (stopped, let_go) = Stopped::at(number);
+        let mut settled = begin(lease, stopped.reliance(Arc::clone(&fixture.shared.env.clock)), &message);
+        let mut reached = stopped.reached.subscribe();
+        tokio::select! {
+            reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),
+            sent = settled.recv() => {
+                assert_eq!(after(sent.unwrap().result), AfterAttempt::Published);
+                assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
+                break;
+            }
+        }
+        assert_eq!(fixture.state(message.id).await, MessageState::Publishing, "look {number}");
+
+        fixture.shared.advance(LEASE);
+        let now = fixture.shared.env.now();
+        let successor = RuntimeId::new(START, [u8::try_from(number).unwrap() + 2; 10]);
+        lease = fixture.store.acquire_shard(ShardId(0), successor, LEASE, now).await.unwrap().unwrap();
+        let (id, generation, attempt) = (message.id, message.generation, 1);
+        let after = AfterAttempt::RetryAt(now + LEASE);
+        let outcome = OutcomeRecord { id, generation, attempt, after, uncertain: false, status: None, error: None };
+        assert_eq!(fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap(), [true]);
+        assert_eq!(fixture.store.cancel(id, now).await.unwrap(), Cancelled::Cancelled);
+
+        let_go.send(()).unwrap();
+        assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded, "look {number}");
+        assert_eq!(fixture.state(message.id).await, MessageState::Cancelled);
+        number += 1;
+    }
+    assert!(number >= 3, "it looks when the bodies have come, before the call, and before it is written: {number}");
+    assert!(sink.received.try_recv().is_err());
+}
+
+// TL-7
+#[tokio::test]
+async fn an_attempt_that_the_lease_did_not_last_for_is_recorded_as_not_made_while_the_shard_is_ones_own() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let message = fixture.emit(1).await.remove(0);
+    let (settled_in, mut settled) = mpsc::channel(1);
+    let over = Reliance::new(|| Duration::ZERO, Arc::clone(&fixture.shared.env.clock));
+    fixture.publisher.publish(fixture.lease, over, vec![message.clone()], START, settled_in);
+    assert!(matches!(after(settled.recv().await.unwrap().result), AfterAttempt::RetryAt(_)));
+    let stored = fixture.stored(message.id).await;
+    assert_eq!((stored.summary.entry.state, stored.uncertain_attempts), (MessageState::RetryWait, 0));
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
 
 // TL-3

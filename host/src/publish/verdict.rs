@@ -19,6 +19,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{HeaderMap, RETRY_AFTER};
 
+use super::reliance::Overdue;
 use super::request::Unsendable;
 use crate::model::failure;
 use crate::model::message::Outcome;
@@ -148,6 +149,11 @@ impl Verdict {
         let failed =
             Self::failed(Outcome::Retriable { retry_after: None }, "its time was over before it could be sent");
         Self { host_failed: true, ..failed }
+    }
+
+    /// The lease ended before it could be sent; the next attempt is its owner's of then.
+    pub(super) fn overdue(overdue: Overdue) -> Self {
+        Self { host_failed: true, ..Self::failed(Outcome::Retriable { retry_after: None }, overdue.to_string()) }
     }
 
     /// This host could not do its part; the operator can mend that, so the message waits.

@@ -1,4 +1,5 @@
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,6 +8,7 @@ use http::{HeaderMap, StatusCode};
 use sha2::Sha256;
 
 use super::*;
+use crate::env::{Clock, ManualClock};
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane::Ordering;
 use crate::model::event::Header;
@@ -56,6 +58,10 @@ fn to(address: std::net::SocketAddr) -> (HttpAdapter, Destination) {
     (adapter_behind(loopback_allowed(), &destination).unwrap(), destination)
 }
 
+fn relied_on() -> Reliance {
+    Reliance::new(|| Duration::MAX, Env::system().clock)
+}
+
 fn payload() -> Payload {
     Payload {
         id: MessageId::from_bytes([1; 16]),
@@ -69,7 +75,7 @@ fn payload() -> Payload {
 async fn verdict_on(answer: Answer) -> Verdict {
     let sink = Sink::start(move |_| answer.clone()).await;
     let (adapter, destination) = to(sink.address);
-    adapter.call(&destination, &[], payload()).await
+    adapter.call(&destination, &[], payload(), &relied_on()).await
 }
 
 #[tokio::test]
@@ -78,7 +84,7 @@ async fn the_receivers_status_is_the_verdict() {
     let (adapter, destination) = to(sink.address);
     for status in [200, 204, 302, 404, 408, 410, 429, 500, 503] {
         let want = Header { name: "x-want".to_owned(), value: Bytes::from(status.to_string()) };
-        let verdict = adapter.call(&destination, &[], Payload { headers: vec![want], ..payload() }).await;
+        let verdict = adapter.call(&destination, &[], Payload { headers: vec![want], ..payload() }, &relied_on()).await;
         let expected = Verdict::answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), Env::system().now());
         assert_eq!(verdict, expected);
     }
@@ -90,7 +96,7 @@ async fn the_receiver_can_verify_what_it_gets_with_either_secret() {
     let (adapter, destination) = to(sink.address);
     let keys = [b"the old one".as_slice(), b"the new one"];
     let secrets = keys.map(|key| Secret::new(format!("whsec_{}", STANDARD.encode(key)).into_bytes()));
-    let verdict = adapter.call(&destination, &secrets, payload()).await;
+    let verdict = adapter.call(&destination, &secrets, payload(), &relied_on()).await;
     assert_eq!(verdict.outcome, Outcome::Published);
 
     let received = sink.next().await;
@@ -161,7 +167,7 @@ async fn a_body_without_end_is_read_up_to_the_limit_and_never_decompressed() {
     ] {
         let mut sink = Sink::start(|_| Answer::Flood(head.to_owned())).await;
         let (adapter, destination) = to(sink.address);
-        let verdict = adapter.call(&destination, &[], payload()).await;
+        let verdict = adapter.call(&destination, &[], payload(), &relied_on()).await;
         assert_eq!(verdict.outcome, Outcome::Published);
         // The rest of what the sink got rid of lies in socket buffers.
         let taken = sink.flooded.recv().await.unwrap();
@@ -174,14 +180,15 @@ async fn a_body_without_end_is_read_up_to_the_limit_and_never_decompressed() {
 async fn what_was_never_sent_is_tried_again() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (adapter, destination) = to(closed);
-    let refused = adapter.call(&destination, &[], payload()).await;
+    let refused = adapter.call(&destination, &[], payload(), &relied_on()).await;
 
     let plain = Sink::start(|_| Answer::status(200)).await;
     let tls = super::tests::destination(&format!("https://{}/", plain.address));
-    let no_tls = adapter_behind(loopback_allowed(), &tls).unwrap().call(&tls, &[], payload()).await;
+    let no_tls = adapter_behind(loopback_allowed(), &tls).unwrap().call(&tls, &[], payload(), &relied_on()).await;
 
     let nowhere = super::tests::destination("http://nowhere.invalid/");
-    let no_name = adapter_behind(loopback_allowed(), &nowhere).unwrap().call(&nowhere, &[], payload()).await;
+    let no_name =
+        adapter_behind(loopback_allowed(), &nowhere).unwrap().call(&nowhere, &[], payload(), &relied_on()).await;
 
     for verdict in [refused, no_tls, no_name] {
         assert_eq!(verdict.outcome, Outcome::Retriable { retry_after: None }, "{verdict:?}");
@@ -217,7 +224,7 @@ async fn a_private_address_is_not_called_however_it_is_spelled() {
         let destination = destination(&format!("http://{host}:{port}/"));
         // Odd spellings do not even start.
         let Ok(adapter) = adapter_behind(Guard::new(&[], &[]).unwrap(), &destination) else { continue };
-        let verdict = adapter.call(&destination, &[], payload()).await;
+        let verdict = adapter.call(&destination, &[], payload(), &relied_on()).await;
         assert!(verdict.denied, "{host}: {verdict:?}");
         assert_eq!(verdict.outcome, Outcome::Permanent, "never retried");
     }
@@ -230,7 +237,7 @@ async fn the_hosts_own_listeners_are_not_called() {
     let everywhere = format!("0.0.0.0:{}", sink.address.port()).parse().unwrap();
     let guard = Guard::new(&["127.0.0.0/8".to_owned()], &[everywhere]).unwrap();
     let destination = destination(&format!("http://{}/", sink.address));
-    let verdict = adapter_behind(guard, &destination).unwrap().call(&destination, &[], payload()).await;
+    let verdict = adapter_behind(guard, &destination).unwrap().call(&destination, &[], payload(), &relied_on()).await;
     assert!(verdict.denied && verdict.outcome == Outcome::Permanent, "{verdict:?}");
     assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
@@ -240,7 +247,7 @@ async fn one_connection_serves_many_messages() {
     let sink = Sink::start(|_| Answer::Raw("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_owned())).await;
     let (adapter, destination) = to(sink.address);
     for _ in 0..50 {
-        assert_eq!(adapter.call(&destination, &[], payload()).await.outcome, Outcome::Published);
+        assert_eq!(adapter.call(&destination, &[], payload(), &relied_on()).await.outcome, Outcome::Published);
         assert_eq!(*sink.open.borrow(), 1);
     }
 }
@@ -258,7 +265,7 @@ async fn a_storm_leaves_no_connections_and_no_tasks_behind() {
     let tasks_before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let calls = (0..200).map(|number: usize| {
         let number = Header { name: "x-number".to_owned(), value: Bytes::from(number.to_string()) };
-        adapter.call(&destination, &[], Payload { headers: vec![number], ..payload() })
+        adapter.call(&destination, &[], Payload { headers: vec![number], ..payload() }, &relied_on())
     });
     futures_util::future::join_all(calls).await;
     sink.until_open(|open| *open <= IDLE_CONNECTIONS_MAX).await;
@@ -267,4 +274,32 @@ async fn a_storm_leaves_no_connections_and_no_tasks_behind() {
     while tokio::runtime::Handle::current().metrics().num_alive_tasks() > tasks_before {
         tokio::task::yield_now().await;
     }
+}
+
+// TL-7
+#[tokio::test]
+async fn a_connection_that_takes_longer_than_the_lease_is_given_up() {
+    // It accepts, and never says a word of TLS.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let destination = Destination {
+        deadline: Duration::from_secs(600),
+        ..destination(&format!("https://{}/", listener.local_addr().unwrap()))
+    };
+    let adapter = adapter_behind(loopback_allowed(), &destination).unwrap();
+    let clock = Arc::new(ManualClock::at(crate::model::time::Timestamp::from_millis(0)));
+    let lease = Duration::from_secs(10);
+    let reliance = Reliance::new(move || lease, Arc::clone(&clock) as Arc<dyn Clock>);
+    let call = adapter.call(&destination, &[], payload(), &reliance);
+    let lost = async {
+        listener.accept().await.unwrap();
+        clock.advance(lease);
+        // Somebody wakes it up, as after a pause of the whole process.
+        std::future::pending::<()>().await;
+    };
+    let verdict = tokio::select! {
+        verdict = call => verdict,
+        () = lost => unreachable!(),
+    };
+    assert_eq!(verdict.outcome, Outcome::Retriable { retry_after: None });
+    assert_eq!(verdict.error.unwrap(), Overdue.to_string());
 }

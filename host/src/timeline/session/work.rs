@@ -1,5 +1,6 @@
 //! What a session does in a turn of each work class, and which class has work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
@@ -9,7 +10,7 @@ use crate::env;
 use crate::lanes::{Amount, UnfitPlan, WorkClass, WorkPlan, WorkShare};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
-use crate::publish::Settlement;
+use crate::publish::{Reliance, Settlement};
 use crate::store::{AdmissionRequest, ShardLease, StoreError};
 use crate::timeline::clock::Interval;
 use crate::timeline::database::Broken;
@@ -182,9 +183,19 @@ impl Session {
         if claimed > 0 {
             picked.iter().for_each(|picked| self.parts.signals.claimed(picked, now.earliest));
             let batch = self.claims.take_up(picked);
-            self.parts.publisher.publish(lease, batch, now.latest, self.settle.clone());
+            self.parts.publisher.publish(lease, self.reliance(lease), batch, now.latest, self.settle.clone());
         }
         Ok(claimed)
+    }
+
+    /// As long as what renews the lease says.
+    fn reliance(&self, lease: ShardLease) -> Reliance {
+        let holding = self.holding.clone();
+        let until = move || match *holding.borrow() {
+            Holding::Held { lease: held, until } if held.epoch == lease.epoch => until,
+            Holding::Held { .. } | Holding::Lost => Duration::ZERO,
+        };
+        Reliance::new(until, Arc::clone(&self.parts.env.clock))
     }
 
     /// How many more may be claimed.
