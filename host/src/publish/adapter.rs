@@ -45,7 +45,7 @@ impl HttpDestination {
         match self.secrets.get(&message.namespace, name) {
             Ok(secrets) => self.http.call(&self.destination, &secrets, payload, reliance).await,
             // Never unsigned instead.
-            Err(error) => Verdict::host_failed(error.to_string()),
+            Err(error) => Verdict::unfit(error.to_string()),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Adapter for HttpDestination {
         async move {
             match payload {
                 Some(payload) => self.call(message, payload, reliance).await,
-                None => Verdict::host_failed("its body could not be loaded"),
+                None => Verdict::not_made("its body could not be loaded"),
             }
         }
         .boxed()
@@ -102,7 +102,7 @@ impl Adapter for NativeAdapter {
         let answer = (self.call)(message);
         async move {
             match answer.await {
-                NativeAnswer::Taken => Verdict::taken(),
+                NativeAnswer::Taken => Verdict::Taken(None),
                 NativeAnswer::Failed => Verdict::not_sent("it failed"),
             }
         }
@@ -128,6 +128,6 @@ impl Adapter for FlowAdapter {
         _: &'a Reliance,
     ) -> BoxFuture<'a, Verdict> {
         let is_action = message.destination.is_flow();
-        async move { if is_action { Verdict::handed_off() } else { Verdict::host_failed("it is no action") } }.boxed()
+        async move { if is_action { Verdict::HandedOff } else { Verdict::not_made("it is no action") } }.boxed()
     }
 }

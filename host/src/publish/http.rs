@@ -90,18 +90,15 @@ impl HttpAdapter {
         let mut request = request.map(|body| ReliedBody::new(body, reliance.clone()));
         let connection = capture_connection(&mut request);
         let answer = while_relied_on(self.client.request(request), reliance, || was_sent(&connection));
-        let answer = match timeout_at(deadline, answer).await {
-            Ok(Err(overdue)) => return Verdict::overdue(overdue),
-            Ok(Ok(answer)) => Ok(answer),
-            Err(elapsed) => Err(elapsed),
-        };
-        match answer {
-            Ok(Ok(response)) => {
-                let verdict = Verdict::answered(response.status(), response.headers(), self.env.now());
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(response))) => {
+                let (status, headers) = (response.status(), response.headers());
+                let verdict = Verdict::answered(status, headers, &destination.retry_statuses, self.env.now());
                 drain(response.into_body(), self.response_bytes_max, deadline).await;
                 verdict
             }
-            Ok(Err(error)) => broken(&error, &connection),
+            Ok(Ok(Err(error))) => broken(&error, &connection),
+            Ok(Err(overdue)) => Verdict::overdue(overdue),
             Err(_elapsed) => {
                 let error = format!("no answer within {} ms", destination.deadline.as_millis());
                 if was_sent(&connection) { Verdict::unanswered(error) } else { Verdict::not_sent(error) }

@@ -38,6 +38,7 @@ fn destination(sink: &Sink) -> Destination {
         deadline: Duration::from_secs(10),
         retry: RETRY,
         uncertain: UncertainPolicy::Retry,
+        retry_statuses: Vec::new(),
         ordering: destination_lane::Ordering::None,
         limits: LaneLimits { messages: 64, bytes: 1 << 20 },
         weight: 1,
@@ -47,6 +48,7 @@ fn destination(sink: &Sink) -> Destination {
 fn options(in_flight_max: usize) -> PublishOptions {
     PublishOptions {
         in_flight_max,
+        in_flight_bytes_max: 64 << 20,
         response_bytes_max: 4_096,
         allow_networks: vec!["127.0.0.0/8".to_owned()],
         ca_file: None,
@@ -125,6 +127,7 @@ fn claimed(message: &NewMessage) -> ClaimedMessage {
     ClaimedMessage {
         id: message.id,
         generation: 1,
+        seq: 1,
         namespace: namespace(),
         destination: message.destination.clone(),
         bytes: 2,
@@ -143,7 +146,9 @@ fn collect(settled: &mut mpsc::Receiver<Settlement>) -> BTreeMap<MessageId, Sett
 fn after(settled: Settled) -> AfterAttempt {
     match settled {
         Settled::Outcome { after, .. } => after,
-        other @ (Settled::Moved | Settled::Fenced | Settled::NotAdmitted | Settled::Unrecorded) => panic!("{other:?}"),
+        other @ (Settled::Moved | Settled::Fenced | Settled::TooLate | Settled::NotAdmitted | Settled::Unrecorded) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -271,7 +276,16 @@ async fn an_owner_that_is_stopped_between_admission_and_call_does_not_send_what_
         lease = fixture.store.acquire_shard(ShardId(0), successor, LEASE, now).await.unwrap().unwrap();
         let (id, generation, attempt) = (message.id, message.generation, 1);
         let after = AfterAttempt::RetryAt(now + LEASE);
-        let outcome = OutcomeRecord { id, generation, attempt, after, uncertain: false, status: None, error: None };
+        let outcome = OutcomeRecord {
+            id,
+            generation,
+            attempt,
+            after,
+            uncertain: false,
+            spared: false,
+            status: None,
+            error: None,
+        };
         assert_eq!(fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap(), [true]);
         assert_eq!(fixture.store.cancel(id, now).await.unwrap(), Cancelled::Cancelled);
 
@@ -301,12 +315,12 @@ async fn an_attempt_that_the_lease_did_not_last_for_is_recorded_as_not_made_whil
 
 // TL-3
 #[tokio::test]
-async fn what_may_have_expired_is_given_back_and_not_sent() {
+async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
     let sink = Sink::start(|_| Answer::status(200)).await;
     let fixture = Fixture::new(&sink).await;
     let mut message = fixture.emit(1).await.remove(0);
     message.expire_at = Some(START);
-    assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
+    assert_eq!(fixture.publish_one(&message).await, Settled::TooLate);
     message.expire_at = Some(START + Duration::from_millis(1));
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
 }
@@ -384,7 +398,7 @@ async fn every_attempt_carries_the_same_id_and_the_last_failure_ends_it() {
     let message = fixture.emit(1).await.remove(0);
     for attempt in 1..=RETRY.failures_max {
         let settled = fixture.publish_one(&message).await;
-        assert!(matches!(settled, Settled::Outcome { destination_failed: true, lane_until: None, .. }));
+        assert!(matches!(settled, Settled::Outcome { destination: Verdict::Failed, lane_until: None, .. }));
         let stored = fixture.stored(message.id).await;
         assert_eq!((stored.summary.entry.attempt, stored.status), (attempt, Some(500)));
         match after(settled) {
@@ -427,8 +441,8 @@ async fn a_destinations_wish_delays_its_lane_within_the_bounds_of_its_retries() 
         let expected = Settled::Outcome {
             after: AfterAttempt::RetryAt(until),
             lane_until: Some(until),
-            destination_failed: false,
-            destination_gone: false,
+            destination: Verdict::Busy,
+            gone: false,
         };
         assert_eq!(fixture.publish_one(&message).await, expected);
     }
@@ -450,6 +464,50 @@ async fn a_missing_secret_sends_nothing_and_waits_for_the_operator() {
     assert_eq!(received.header("webhook-signature").unwrap().split(' ').count(), 2, "one for each secret");
 }
 
+// LAN-3
+#[tokio::test]
+async fn what_waits_for_an_operator_has_all_of_its_attempts_left_afterwards() {
+    let sink = Sink::start(|_| Answer::status(500)).await;
+    let signed = Destination { secret: Some("signing".parse().unwrap()), ..destination(&sink) };
+    let fixture = Fixture::with(signed, options(64)).await;
+    let message = fixture.emit(1).await.remove(0);
+    for _ in 0..2 * RETRY.failures_max {
+        let settled = fixture.publish_one(&message).await;
+        assert!(matches!(
+            settled,
+            Settled::Outcome { after: AfterAttempt::RetryAt(_), destination: Verdict::Failed, .. }
+        ));
+        assert_eq!(fixture.stored(message.id).await.summary.entry.attempt, 0);
+    }
+    std::fs::write(fixture.shared.directory.path().join("secrets/signing"), "whsec_b25l\n").unwrap();
+    fixture.shared.advance(crate::secrets::RECHECK_AFTER);
+    for attempt in 1..=RETRY.failures_max {
+        let state = after(fixture.publish_one(&message).await).state();
+        let expected = if attempt < RETRY.failures_max { MessageState::RetryWait } else { MessageState::Dead };
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((state, entry.state, entry.attempt), (expected, expected, attempt));
+    }
+}
+
+// LAN-3, TL-4
+#[tokio::test]
+async fn an_attempt_that_is_not_counted_is_recorded_once_though_its_answer_was_lost() {
+    for loss in Loss::ALL {
+        let permits = Arc::new(Semaphore::new(0));
+        let answer = Answer::Held(Arc::clone(&permits), "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_owned());
+        let mut sink = Sink::start(move |_| answer.clone()).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        let mut settled = fixture.begin(vec![message.clone()]);
+        sink.next().await;
+        fixture.store.lose_answer(loss);
+        permits.add_permits(1);
+        assert!(matches!(settled.recv().await.unwrap().result, Settled::Outcome { gone: true, .. }), "{loss:?}");
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((entry.state, entry.attempt), (MessageState::RetryWait, 0), "{loss:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_message_to_a_destination_that_is_not_configured_waits() {
     let sink = Sink::start(|_| Answer::status(200)).await;
@@ -465,7 +523,8 @@ async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled
     let permits = Arc::new(Semaphore::new(0));
     let answer = Answer::held(&permits);
     let mut sink = Sink::start(move |_| answer.clone()).await;
-    let fixture = Fixture::with(destination(&sink), options(2)).await;
+    // Of which one destination has half.
+    let fixture = Fixture::with(destination(&sink), options(4)).await;
     let batch = fixture.emit(5).await;
     let mut settled = fixture.begin(batch.clone());
     sink.next().await;
@@ -481,6 +540,38 @@ async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled
     assert!(batch[..2].iter().all(|message| after(settled[&message.id]) == AfterAttempt::Published));
     assert!(batch[2..].iter().all(|message| settled[&message.id] == Settled::Moved));
     assert!(sink.received.try_recv().is_err(), "a cancelled one was never sent");
+}
+
+// TL-4
+#[tokio::test]
+async fn a_shard_that_is_given_up_has_back_what_waits_for_a_place_and_nothing_more_of_it_is_admitted() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let fixture = Fixture::with(destination(&sink), options(2)).await;
+    let batch = fixture.emit(5).await;
+    let mut settled = fixture.begin(batch.clone());
+    let id_of = |received: Received| received.header("webhook-id").unwrap().to_owned();
+    let mut called = vec![id_of(sink.next().await)];
+    // Of another lease, nothing is given back.
+    fixture.publisher.give_back(ShardLease { epoch: fixture.lease.epoch + 1, ..fixture.lease });
+    assert!(settled.try_recv().is_err());
+    fixture.publisher.give_back(fixture.lease);
+    permits.add_permits(5);
+    fixture.publisher.drain().await;
+    while let Ok(received) = sink.received.try_recv() {
+        called.push(id_of(received));
+    }
+    let settled = collect(&mut settled);
+    assert_eq!((settled.len(), called.len() <= 2), (5, true));
+    for (id, settled) in settled {
+        let entry = fixture.stored(id).await.summary.entry;
+        if called.contains(&id.to_string()) {
+            assert_eq!((after(settled), entry.state), (AfterAttempt::Published, MessageState::Published));
+        } else {
+            assert_eq!((settled, entry.state, entry.attempt), (Settled::NotAdmitted, MessageState::Scheduled, 0));
+        }
+    }
 }
 
 // LAN-2
@@ -552,7 +643,7 @@ async fn storm(seed: u64) {
             Settled::Outcome { after, .. } => state == after.state(),
             Settled::Moved => state == MessageState::Cancelled,
             Settled::Unrecorded => state == MessageState::Publishing,
-            Settled::Fenced | Settled::NotAdmitted => {
+            Settled::Fenced | Settled::TooLate | Settled::NotAdmitted => {
                 matches!(state, MessageState::Scheduled | MessageState::Cancelled)
             }
         };

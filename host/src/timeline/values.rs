@@ -90,7 +90,7 @@ impl Entry {
     }
 
     pub(super) fn claim_key(&self) -> ClaimKey {
-        ClaimKey { id: self.id, generation: self.generation }
+        ClaimKey { id: self.id, generation: self.generation, seq: self.seq }
     }
 
     /// The value of its ENTRY key.

@@ -27,7 +27,16 @@ impl Desk {
         let lease = self.store.acquire_shard(ShardId(0), self.shared.runtime(), LEASE, NOW).await.unwrap().unwrap();
         self.store.admit(lease, vec![AdmissionRequest { id, generation: 1 }], NOW).await.unwrap();
         let error = Some("it answered 400".to_owned());
-        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain: false, status: Some(400), error };
+        let record = OutcomeRecord {
+            id,
+            generation: 1,
+            attempt: 1,
+            after,
+            uncertain: false,
+            spared: false,
+            status: Some(400),
+            error,
+        };
         assert_eq!(self.store.record_outcomes(lease, vec![record], NOW).await.unwrap(), [true]);
         self.store.release_shard(lease).await.unwrap();
     }

@@ -31,6 +31,7 @@ fn destination(url: &str) -> Destination {
         deadline: DEADLINE,
         retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 5 },
         uncertain: UncertainPolicy::Retry,
+        retry_statuses: Vec::new(),
         ordering: Ordering::None,
         limits: LaneLimits { messages: 16, bytes: 1 << 20 },
         weight: 1,
@@ -85,7 +86,8 @@ async fn the_receivers_status_is_the_verdict() {
     for status in [200, 204, 302, 404, 408, 410, 429, 500, 503] {
         let want = Header { name: "x-want".to_owned(), value: Bytes::from(status.to_string()) };
         let verdict = adapter.call(&destination, &[], Payload { headers: vec![want], ..payload() }, &relied_on()).await;
-        let expected = Verdict::answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), Env::system().now());
+        let expected =
+            Verdict::answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), &[], Env::system().now());
         assert_eq!(verdict, expected);
     }
 }
@@ -97,7 +99,7 @@ async fn the_receiver_can_verify_what_it_gets_with_either_secret() {
     let keys = [b"the old one".as_slice(), b"the new one"];
     let secrets = keys.map(|key| Secret::new(format!("whsec_{}", STANDARD.encode(key)).into_bytes()));
     let verdict = adapter.call(&destination, &secrets, payload(), &relied_on()).await;
-    assert_eq!(verdict.outcome, Outcome::Published);
+    assert_eq!(verdict.outcome(), Outcome::Published);
 
     let received = sink.next().await;
     assert_eq!(received.request_line, "POST /hook?token=hidden HTTP/1.1");
@@ -125,7 +127,7 @@ async fn a_redirect_is_not_followed() {
     let elsewhere = Sink::start(|_| Answer::status(200)).await;
     let location = format!("HTTP/1.1 307 Go\r\nlocation: http://{}/\r\ncontent-length: 0\r\n\r\n", elsewhere.address);
     let verdict = verdict_on(Answer::Raw(location)).await;
-    assert_eq!((verdict.outcome, verdict.status), (Outcome::Permanent, Some(307)));
+    assert_eq!((verdict.outcome(), verdict.status()), (Outcome::Permanent, Some(307)));
     assert_eq!(*elsewhere.open.borrow(), 0);
     assert!(!elsewhere.open.has_changed().unwrap(), "nobody ever connected");
 }
@@ -142,9 +144,9 @@ async fn no_answer_to_what_was_sent_leaves_the_outcome_unknown() {
         Answer::Flood("HTTP/1.1 200 OK\r\nx-long: ".to_owned()),
     ] {
         let verdict = verdict_on(answer.clone()).await;
-        assert_eq!(verdict.outcome, Outcome::Unknown, "{answer:?}: {verdict:?}");
-        assert!(verdict.destination_failed && verdict.status.is_none());
-        let error = verdict.error.unwrap();
+        assert_eq!(verdict.outcome(), Outcome::Unknown, "{answer:?}: {verdict:?}");
+        assert!(matches!(verdict, Verdict::Unknown { .. }) && verdict.status().is_none());
+        let error = verdict.error().unwrap();
         assert!(!error.contains("hidden") && !error.contains("msg_1"), "{error}");
     }
 }
@@ -154,7 +156,7 @@ async fn a_body_that_breaks_off_or_never_ends_changes_nothing_about_the_status()
     for (status, outcome) in [(200, Outcome::Published), (500, Outcome::Retriable { retry_after: None })] {
         let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: 60000\r\n\r\n");
         for answer in [Answer::BreakOff(head.clone()), Answer::Drip(head)] {
-            assert_eq!(verdict_on(answer).await.outcome, outcome);
+            assert_eq!(verdict_on(answer).await.outcome(), outcome);
         }
     }
 }
@@ -168,7 +170,7 @@ async fn a_body_without_end_is_read_up_to_the_limit_and_never_decompressed() {
         let mut sink = Sink::start(|_| Answer::Flood(head.to_owned())).await;
         let (adapter, destination) = to(sink.address);
         let verdict = adapter.call(&destination, &[], payload(), &relied_on()).await;
-        assert_eq!(verdict.outcome, Outcome::Published);
+        assert_eq!(verdict.outcome(), Outcome::Published);
         // The rest of what the sink got rid of lies in socket buffers.
         let taken = sink.flooded.recv().await.unwrap();
         assert!(taken < 64 << 20, "{taken} bytes");
@@ -191,8 +193,8 @@ async fn what_was_never_sent_is_tried_again() {
         adapter_behind(loopback_allowed(), &nowhere).unwrap().call(&nowhere, &[], payload(), &relied_on()).await;
 
     for verdict in [refused, no_tls, no_name] {
-        assert_eq!(verdict.outcome, Outcome::Retriable { retry_after: None }, "{verdict:?}");
-        assert!(verdict.destination_failed && !verdict.denied);
+        assert_eq!(verdict.outcome(), Outcome::Retriable { retry_after: None }, "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Failed { .. }), "{verdict:?}");
     }
 }
 
@@ -225,8 +227,8 @@ async fn a_private_address_is_not_called_however_it_is_spelled() {
         // Odd spellings do not even start.
         let Ok(adapter) = adapter_behind(Guard::new(&[], &[]).unwrap(), &destination) else { continue };
         let verdict = adapter.call(&destination, &[], payload(), &relied_on()).await;
-        assert!(verdict.denied, "{host}: {verdict:?}");
-        assert_eq!(verdict.outcome, Outcome::Permanent, "never retried");
+        assert!(matches!(verdict, Verdict::Denied(_)), "{host}: {verdict:?}");
+        assert_eq!(verdict.outcome(), Outcome::Permanent, "never retried");
     }
     assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
@@ -238,7 +240,8 @@ async fn the_hosts_own_listeners_are_not_called() {
     let guard = Guard::new(&["127.0.0.0/8".to_owned()], &[everywhere]).unwrap();
     let destination = destination(&format!("http://{}/", sink.address));
     let verdict = adapter_behind(guard, &destination).unwrap().call(&destination, &[], payload(), &relied_on()).await;
-    assert!(verdict.denied && verdict.outcome == Outcome::Permanent, "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Denied(_)), "{verdict:?}");
+    assert_eq!(verdict.outcome(), Outcome::Permanent);
     assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
 
@@ -247,7 +250,7 @@ async fn one_connection_serves_many_messages() {
     let sink = Sink::start(|_| Answer::Raw("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_owned())).await;
     let (adapter, destination) = to(sink.address);
     for _ in 0..50 {
-        assert_eq!(adapter.call(&destination, &[], payload(), &relied_on()).await.outcome, Outcome::Published);
+        assert_eq!(adapter.call(&destination, &[], payload(), &relied_on()).await.outcome(), Outcome::Published);
         assert_eq!(*sink.open.borrow(), 1);
     }
 }
@@ -263,9 +266,10 @@ async fn a_storm_leaves_no_connections_and_no_tasks_behind() {
     let mut sink = Sink::start(answer).await;
     let (adapter, destination) = to(sink.address);
     let tasks_before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let reliance = relied_on();
     let calls = (0..200).map(|number: usize| {
         let number = Header { name: "x-number".to_owned(), value: Bytes::from(number.to_string()) };
-        adapter.call(&destination, &[], Payload { headers: vec![number], ..payload() }, &relied_on())
+        adapter.call(&destination, &[], Payload { headers: vec![number], ..payload() }, &reliance)
     });
     futures_util::future::join_all(calls).await;
     sink.until_open(|open| *open <= IDLE_CONNECTIONS_MAX).await;
@@ -287,7 +291,7 @@ async fn a_connection_that_takes_longer_than_the_lease_is_given_up() {
     };
     let adapter = adapter_behind(loopback_allowed(), &destination).unwrap();
     let clock = Arc::new(ManualClock::at(crate::model::time::Timestamp::from_millis(0)));
-    let lease = Duration::from_secs(10);
+    let lease = Duration::from_millis(200);
     let reliance = Reliance::new(move || lease, Arc::clone(&clock) as Arc<dyn Clock>);
     let call = adapter.call(&destination, &[], payload(), &reliance);
     let lost = async {
@@ -300,6 +304,6 @@ async fn a_connection_that_takes_longer_than_the_lease_is_given_up() {
         verdict = call => verdict,
         () = lost => unreachable!(),
     };
-    assert_eq!(verdict.outcome, Outcome::Retriable { retry_after: None });
-    assert_eq!(verdict.error.unwrap(), Overdue.to_string());
+    assert_eq!(verdict.outcome(), Outcome::Retriable { retry_after: None });
+    assert_eq!(verdict.error().unwrap(), Overdue.to_string());
 }

@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 
 use super::*;
+use crate::model::message::{AfterAttempt, NewMessage};
 use crate::store::materialize;
 use crate::store::sequences::Sequences;
 use crate::store::stored::values;
@@ -268,4 +269,118 @@ async fn the_database_tells_the_time_where_runtimes_share_it() {
     assert!(time.asked <= time.answered);
     // The server runs on this machine, by the same clock.
     assert!(before <= time.now && time.now <= system.now(), "{time:?}");
+}
+
+// TL-3
+#[tokio::test]
+async fn what_is_due_after_a_while_is_so_by_the_databases_clock_whatever_a_runtimes_own_says() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    // Its clock is years behind.
+    let runtime = begin(LeaseTime::Database).await;
+    let wall = Env::system();
+    assert!(runtime.now() + 24 * HOUR < wall.now());
+    let is_now = |told: Timestamp, before: Timestamp| assert!(before <= told && told <= wall.now(), "{told:?}");
+
+    let before = wall.now();
+    let delayed = NewMessage { due_after: Some(HOUR), ..runtime.message("sink", runtime.now() + HOUR) };
+    let at = NewMessage { due_after: None, ..runtime.message("sink", before) };
+    let ids = runtime.emit(vec![delayed, at]).await;
+    let entry = async |id| runtime.store.message_entries(&[id]).await.unwrap().remove(0);
+    let stored = entry(ids[0]).await;
+    is_now(stored.due_at - HOUR, before);
+    assert_eq!((stored.eligible_at, entry(ids[1]).await.due_at), (stored.due_at, before));
+
+    let before = wall.now();
+    runtime.store.delay(ids[0], 2 * HOUR, runtime.now()).await.unwrap();
+    is_now(entry(ids[0]).await.due_at - 2 * HOUR, before);
+
+    for (after, message) in [(AfterAttempt::Uncertain, ids[0]), (AfterAttempt::Dead, ids[1])] {
+        let generation = entry(message).await.generation;
+        let mut admitted = 0;
+        for shard in [ShardId(0), ShardId(1)] {
+            let owner = runtime.runtime();
+            let lease = runtime.store.acquire_shard(shard, owner, LEASE, runtime.now()).await.unwrap().unwrap();
+            let request = vec![AdmissionRequest { id: message, generation }];
+            if let [Admission::Admitted { attempt }] = runtime.store.admit(lease, request, before).await.unwrap()[..] {
+                let (uncertain, spared, status, error) = (false, false, None, None);
+                let outcome =
+                    OutcomeRecord { id: message, generation, attempt, after, uncertain, spared, status, error };
+                assert_eq!(runtime.store.record_outcomes(lease, vec![outcome], before).await.unwrap(), [true]);
+                admitted += 1;
+            }
+            runtime.store.release_shard(lease).await.unwrap();
+        }
+        assert_eq!(admitted, 1, "in its own shard");
+    }
+    let before = wall.now();
+    runtime.store.resolve(ids[0], Resolution::Retry, runtime.now()).await.unwrap();
+    is_now(entry(ids[0]).await.eligible_at, before);
+    runtime.store.redrive(vec![ids[1]], runtime.now()).await.unwrap();
+    is_now(entry(ids[1]).await.eligible_at, before);
+}
+
+/// A way to the server on which nothing comes through any more from some moment on, without a word, for those who are
+/// connected then. Others get through.
+struct SilentWay {
+    url: String,
+    silenced: watch::Sender<bool>,
+    _directory: TempDir,
+}
+
+impl SilentWay {
+    fn to_new_database() -> Self {
+        let directory = TempDir::new().unwrap();
+        let url = mariadb::create();
+        let (database, server) = url.split_once("?socket=").unwrap();
+        let (path, server) = (directory.path().join("way.sock"), server.to_owned());
+        let silenced = watch::Sender::new(false);
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let url = format!("{database}?socket={}", path.display());
+        let silence = silenced.clone();
+        crate::env::spawn("test way to a server", async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut server = tokio::net::UnixStream::connect(&server).await.unwrap();
+                let mut silenced = silence.subscribe();
+                silenced.mark_unchanged();
+                crate::env::spawn("test connection to a server", async move {
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                        _ = silenced.changed() => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        Self { url, silenced, _directory: directory }
+    }
+}
+
+// TL-3, TL-7
+#[tokio::test]
+async fn a_server_that_has_gone_without_a_word_is_waited_for_within_bounds_and_its_connections_are_given_up() {
+    let way = SilentWay::to_new_database();
+    let url: DatabaseUrl = way.url.parse().unwrap();
+    let runtime = Fixture::with(|options| {
+        options.database_url = Some(url);
+        options.lease_time = LeaseTime::Database;
+        options.readers = 2;
+        options.read_timeout = Duration::from_secs(1);
+    })
+    .await;
+    let id = runtime.emit(vec![runtime.message("sink", runtime.now())]).await[0];
+    let clock = Env::system().clock;
+    // As many connections as there are, all of which are known to the pool.
+    let ends = || (0..4).map(|shard| runtime.store.feed_end(ShardId(shard % 2)));
+    assert!(join_all(ends()).await.iter().all(Result::is_ok));
+    way.silenced.send_replace(true);
+    let first = runtime.store.database_time(&*clock).await;
+    assert!(matches!(first, Err(StoreError::Unavailable(_))), "{first:?}");
+    // Those that are still in the pool are found out about one by one, and nobody waits for longer than that.
+    let (mut failed, reads) = (0, 6);
+    for _ in 0..reads {
+        let told = runtime.store.database_time(&*clock).await;
+        failed += usize::from(told.is_err());
+    }
+    assert!(failed <= 2, "{failed} of {reads} still waited");
+    assert_eq!(runtime.store.message_entries(&[id]).await.unwrap().len(), 1);
+    assert_eq!(runtime.store.payloads(&[id]).await.unwrap().len(), 1);
 }

@@ -192,6 +192,7 @@ async fn another_owner(world: &World, what: &Interlude) {
         attempt: 1,
         after,
         uncertain: after == AfterAttempt::Uncertain,
+        spared: false,
         status: None,
         error: None,
     });
