@@ -3,8 +3,12 @@
 //! `DIR/{namespace}/{name}` is a tenant's own secret, `DIR/{name}` the one that tenants share. A file holds one secret a
 //! line, the newest first: during a rotation all of them verify, and messages are signed with each.
 //!
+//! What a pack's readers send to its provider lies in a folder of that pack, `DIR/{namespace}/{pack}.pack/{name}` or
+//! `DIR/{pack}.pack/{name}`: a manifest names both the secret and where it goes, so it is given the pack's own only.
+//!
 //! Invariants:
-//! - Nothing outside the directory is read, whatever names and symbolic links say.
+//! - Nothing outside the directory is read, whatever names and symbolic links say. No name has a dot: no other secret is in a
+//!   pack's folder.
 //! - No error, log line or `Debug` output carries a byte of a secret; files are named relative to the directory.
 //! - An empty secret does not exist: it would let everybody sign.
 //! - Removing a file revokes its secrets within [`RECHECK_AFTER`]; what was read before is not held on to.
@@ -18,7 +22,7 @@ use std::time::Duration;
 use cap_std::fs::{Dir, MetadataExt};
 
 use crate::env::Env;
-use crate::model::names::{Namespace, SecretName};
+use crate::model::names::{Namespace, PackName, SecretName};
 
 /// For how long a file is taken to be as it was last read.
 pub const RECHECK_AFTER: Duration = Duration::from_secs(2);
@@ -59,13 +63,15 @@ impl std::fmt::Debug for Secret {
 pub enum SecretError {
     /// There is no such file.
     #[error(
-        "there is no secret `{name}` for namespace `{namespace}`: write it to {namespace}/{name} or {name} in the secrets directory"
+        "there is no secret `{name}` for namespace `{namespace}`: write it to {namespace}/{file} or {file} in the secrets directory"
     )]
     Missing {
         /// The tenant.
         namespace: Namespace,
         /// The secret.
         name: SecretName,
+        /// The file that would hold it for all tenants.
+        file: String,
     },
     /// The file or the directory cannot be used.
     #[error("secret {what}: {reason}")]
@@ -86,8 +92,27 @@ pub struct Secrets {
 struct Shared {
     directory: Dir,
     env: Env,
-    /// Asked for by routes and destinations only, never by what a request says, so configuration bounds it.
-    files: Mutex<HashMap<(Namespace, SecretName), CachedFile>>,
+    /// Asked for by routes, readers and destinations only, never by what a request says, so configuration bounds it.
+    files: Mutex<HashMap<Wanted, CachedFile>>,
+}
+
+/// A secret that somebody asks for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    namespace: Namespace,
+    /// The pack that sends it, if it is for nothing else.
+    sender: Option<PackName>,
+    name: SecretName,
+}
+
+impl Wanted {
+    /// The file that holds it for all tenants.
+    fn file(&self) -> String {
+        match &self.sender {
+            Some(pack) => format!("{pack}.pack/{}", self.name),
+            None => self.name.to_string(),
+        }
+    }
 }
 
 /// What reading a secret came to, errors included: a request storm on a route without its secret reads no disk.
@@ -118,33 +143,51 @@ impl Secrets {
     /// Reads a small local file at most once in that time and a map otherwise, so that it may be called where a thread
     /// must not block for long.
     pub fn get(&self, namespace: &Namespace, name: &SecretName) -> Result<Arc<[Secret]>, SecretError> {
+        self.find(Wanted { namespace: namespace.clone(), sender: None, name: name.clone() })
+    }
+
+    /// The secrets of this name that a pack's readers may send, as [`Secrets::get`] finds those of everybody else.
+    pub fn of_pack(
+        &self,
+        namespace: &Namespace,
+        pack: &PackName,
+        name: &SecretName,
+    ) -> Result<Arc<[Secret]>, SecretError> {
+        self.find(Wanted { namespace: namespace.clone(), sender: Some(pack.clone()), name: name.clone() })
+    }
+
+    fn find(&self, wanted: Wanted) -> Result<Arc<[Secret]>, SecretError> {
         let now = self.shared.env.clock.monotonic();
         let mut files = self.shared.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let key = (namespace.clone(), name.clone());
-        let before = files.get(&key);
+        let before = files.get(&wanted);
         if let Some(file) = before
             && now.saturating_sub(file.read_at) < RECHECK_AFTER
         {
             return file.result.clone();
         }
         let warned = before.is_some_and(|file| file.readable_by_others);
-        let file = self.shared.read(namespace, name, now);
+        let file = self.shared.read(&wanted, now);
         if file.readable_by_others && !warned {
+            let Wanted { namespace, name, .. } = &wanted;
             tracing::warn!(%namespace, %name, "every user of this machine can read this secret's file: chmod it to 0600");
         }
         let result = file.result.clone();
-        files.insert(key, file);
+        files.insert(wanted, file);
         result
     }
 }
 
 impl Shared {
-    fn read(&self, namespace: &Namespace, name: &SecretName, now: Duration) -> CachedFile {
-        let found = self.read_file(&format!("{namespace}/{name}")).and_then(|own| match own {
+    fn read(&self, wanted: &Wanted, now: Duration) -> CachedFile {
+        let Wanted { namespace, name, .. } = wanted;
+        let shared = wanted.file();
+        let found = self.read_file(&format!("{namespace}/{shared}")).and_then(|own| match own {
             Some(own) => Ok(own),
-            None => self
-                .read_file(name.as_str())?
-                .ok_or_else(|| SecretError::Missing { namespace: namespace.clone(), name: name.clone() }),
+            None => self.read_file(&shared)?.ok_or_else(|| SecretError::Missing {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                file: shared,
+            }),
         });
         let readable_by_others = found.as_ref().is_ok_and(|file| file.readable_by_others);
         CachedFile { result: found.map(|file| file.secrets), read_at: now, readable_by_others }

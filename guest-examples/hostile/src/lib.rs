@@ -124,6 +124,7 @@ impl Connector for Hostile {
             Some("reject") => Err(Failure::reject("this key has no request")),
             Some("host") => Ok(request.header("host", "elsewhere.example")),
             Some("secret") => Ok(request.header("authorization", "Bearer mine")),
+            Some("trace") => Ok(HttpRequest { method: "TRACE".to_owned(), ..request }),
             Some("path") => Ok(HttpRequest { path: "http://127.0.0.1/".to_owned(), ..request }),
             Some("large") => Ok(HttpRequest { body: vec![b'x'; 10 * 1024 * 1024], ..request }),
             Some(other) => Err(Failure::reject(format!("no such deed: {other}"))),

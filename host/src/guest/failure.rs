@@ -69,6 +69,9 @@ fn trapped(trap: Trap) -> String {
             "aborted without a message (a panic that the SDK does not report, or an abort)".to_owned()
         }
         Trap::StackOverflow => "used up its stack (a recursion without end?)".to_owned(),
+        Trap::MemoryOutOfBounds => {
+            "reached outside of its memory (a recursion without end, or one too deep for its stack?)".to_owned()
+        }
         // The list is wasmtime's, and grows.
         other => format!("trapped: {other}"),
     }

@@ -23,6 +23,8 @@ use crate::model::time::Timestamp;
 const KEYS_PER_EVENT_MAX: usize = 1_000;
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 512;
+/// What a provider may be asked to do. `TRACE` would bring the secrets that the host puts in back to the guest.
+const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// Headers of one request.
 const HEADERS_MAX: usize = 64;
 /// The longest path with its query, in bytes.
@@ -170,8 +172,8 @@ fn request(
     let headers_bytes: usize = request.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
     within_output_bytes(request.path.len() + request.body.len() + headers_bytes, manifest)?;
     let unsendable = |what: &str| bad(format!("the request for reader `{}` {what}", reader.name));
-    let method = Method::from_bytes(request.method.as_bytes()).ok().filter(|method| *method != Method::CONNECT);
-    let method = method.ok_or_else(|| unsendable("has a method that cannot be sent"))?;
+    let method = Method::from_bytes(request.method.as_bytes()).ok().filter(|method| METHODS.contains(method));
+    let method = method.ok_or_else(|| unsendable("has another method than GET, HEAD, POST, PUT, PATCH or DELETE"))?;
     let is_path = request.path.starts_with('/') && request.path.len() <= PATH_BYTES_MAX;
     let path = request.path.parse::<PathAndQuery>().ok().filter(|_| is_path);
     let path = path.ok_or_else(|| unsendable("has a path that is none: it begins with `/`, and is escaped"))?;

@@ -34,9 +34,34 @@ impl Fixture {
         Ok(secrets.iter().map(|secret| secret.expose().to_vec()).collect())
     }
 
+    fn of_pack(&self, namespace: &str, pack: &str, name: &str) -> Result<Vec<Vec<u8>>, SecretError> {
+        let (namespace, pack, name) = (namespace.parse().unwrap(), pack.parse().unwrap(), name.parse().unwrap());
+        let secrets = self.secrets.of_pack(&namespace, &pack, &name)?;
+        Ok(secrets.iter().map(|secret| secret.expose().to_vec()).collect())
+    }
+
     fn reason(&self, namespace: &str, name: &str) -> String {
         self.get(namespace, name).unwrap_err().to_string()
     }
+}
+
+// GST-4: a manifest says which secret goes where, so it can name its own pack's alone.
+#[test]
+fn a_pack_is_given_what_lies_in_its_own_folder_and_nothing_else() {
+    let fixture = Fixture::new();
+    fixture.write("token", "signs\n");
+    fixture.write("acme/token", "signs too\n");
+    fixture.write("crm.pack/token", "shared\n");
+    fixture.write("acme/crm.pack/token", "own\n");
+    fixture.write("crm/token", "a tenant's who has the pack's name\n");
+    assert_eq!(fixture.of_pack("acme", "crm", "token").unwrap(), [b"own".to_vec()]);
+    assert_eq!(fixture.of_pack("other", "crm", "token").unwrap(), [b"shared".to_vec()]);
+    assert_eq!(
+        fixture.of_pack("acme", "thief", "token").unwrap_err().to_string(),
+        "there is no secret `token` for namespace `acme`: write it to acme/thief.pack/token or thief.pack/token in the \
+         secrets directory"
+    );
+    assert_eq!(fixture.get("acme", "token").unwrap(), [b"signs too".to_vec()]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, ErrorKind, Options,
-    ReadOptions, WriteBatch, WriteBufferManager,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator,
+    ErrorKind, Options, ReadOptions, WriteBatch, WriteBufferManager,
 };
 
 use super::frame;
@@ -34,6 +34,8 @@ pub(super) const FILES_MAX: i32 = 256;
 const BACKGROUND_JOBS: i32 = 2;
 /// Bits a key in the filters of the `id` family, for about one false answer in a hundred.
 const BLOOM_BITS: f64 = 10.0;
+/// A part of a table's index or filter, in bytes.
+const METADATA_BLOCK_BYTES: usize = 4 << 10;
 /// RocksDB's own log files that are kept, and their size.
 const INFO_LOGS_MAX: usize = 2;
 const INFO_LOG_BYTES_MAX: usize = 1 << 20;
@@ -118,6 +120,12 @@ impl Database {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&memory.cache);
         blocks.set_cache_index_and_filter_blocks(true);
+        // In parts, of which a look-up needs one: a whole filter of millions of keys would not fit into a part of the cache, and
+        // would be read from its file, and checked, by every look-up.
+        blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        blocks.set_partition_filters(true);
+        blocks.set_metadata_block_size(METADATA_BLOCK_BYTES);
+        blocks.set_pin_top_level_index_and_filter(true);
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
         let mut options = Options::default();
         match family {

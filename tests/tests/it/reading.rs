@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use anyhow::Context;
 use forebay::cli::rig::sink::Sink;
 use forebay::cli::rig::site::destination;
 use forebay_tests::hubspot::{self, Behaviour, HubSpot, PUBLIC_URL, change};
@@ -33,7 +34,7 @@ impl Setting {
         let settings = format!("{crm}{}", provider.settings());
         let mut world = World::prepare_over(sink, &["hubspot", "hostile"], &settings)?;
         write_secret(&world.site.host.secrets.join("hubspot"), hubspot::SECRET)?;
-        write_secret(&world.site.host.secrets.join("hubspot-token"), hubspot::TOKEN)?;
+        write_secret(&world.site.host.secrets.join("hubspot.pack/token"), hubspot::TOKEN)?;
         world.restart().await?;
         Ok(Self { world, provider })
     }
@@ -71,6 +72,7 @@ impl Setting {
 }
 
 fn write_secret(file: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(file.parent().context("a file has a folder")?)?;
     Ok(File::options().write(true).create_new(true).mode(0o600).open(file)?.write_all(text.as_bytes())?)
 }
 

@@ -89,7 +89,8 @@ impl HttpCaller {
     /// Nobody but the operator can mend a secret: the events are tried again meanwhile.
     fn secret(&self, call: &ReaderCall<'_>, header: &SecretHeader) -> Result<HeaderValue, Unread> {
         let unusable = |reason: String| Unread::failed(CallOutcome::NoSecret, call.reader, None, reason);
-        let secrets = self.secrets.get(call.namespace, &header.secret).map_err(|error| unusable(error.to_string()))?;
+        let secrets = self.secrets.of_pack(call.namespace, call.pack, &header.secret);
+        let secrets = secrets.map_err(|error| unusable(error.to_string()))?;
         let newest = secrets.first().ok_or_else(|| unusable("its secret is empty".to_owned()))?;
         let value = [header.prefix.as_bytes(), newest.expose()].concat();
         let mut value = HeaderValue::from_bytes(&value)

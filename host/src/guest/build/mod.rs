@@ -8,6 +8,7 @@ mod javascript;
 mod toolchain;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -22,7 +23,12 @@ use super::generation::link_and_try;
 use super::manifest::{self, Authored, BuildRule};
 use super::package::{PACK_BYTES_MAX, too_large};
 use super::{LoadError, PackFile, check, engine};
+use crate::model::hash::fnv1a;
 use crate::model::pack::Manifest;
+
+/// A guest's stack, which lies at the beginning of its memory: the linker's own idea of it, a megabyte, would be the greater part of
+/// what has to be written back after each call. What goes beyond it meets the end of the memory, and traps.
+const STACK_BYTES: u32 = 128 * 1024;
 
 /// A compiler's report of what it made, in bytes.
 const REPORT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -173,12 +179,18 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
     let crate_manifest = crate_manifest.canonicalize().map_err(|error| {
         LoadError(format!("{}: {error}. `build.path` in pack.toml says where the crate is", crate_manifest.display()))
     })?;
+    // Crates of one name and version in two folders are one to cargo where they share a target directory: it would take the
+    // first one's code for the second's. What this says, to the last crate only, changes nothing in what is made.
+    let folder = fnv1a(crate_manifest.as_os_str().as_bytes().iter().copied());
+    let folder = format!("--cfg=forebay_folder=\"{folder:016x}\"");
     let toolchain = Toolchain::find(progress)?;
     let mut command = toolchain.cargo();
     command
-        .args(["build", "--release", "--lib", "--target", TARGET, "--message-format", "json-render-diagnostics"])
+        .args(["rustc", "--release", "--lib", "--target", TARGET, "--message-format", "json-render-diagnostics"])
         .arg("--manifest-path")
         .arg(&crate_manifest)
+        .arg("--")
+        .args([format!("-Clink-arg=-zstack-size={STACK_BYTES}"), folder])
         .env("CARGO_TARGET_DIR", target_directory)
         // Flags that were meant for the host's own build.
         .env_remove("RUSTFLAGS")
@@ -245,4 +257,29 @@ fn componentize(core: &[u8]) -> Result<Vec<u8>, LoadError> {
             "no component can be made of the module: {error:#}. Does the crate have a `forebay_sdk::export!(..)`?"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_folders_with_crates_of_one_name_are_two_crates_in_one_target_directory() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let target = directory.path().join("target");
+        let folder = |name: &str, answer: u32| {
+            let folder = directory.path().join(name);
+            std::fs::create_dir_all(folder.join("src")).unwrap();
+            let manifest = "[package]\nname = \"same\"\nversion = \"1.0.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n";
+            std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+            let code = format!("#[no_mangle]\npub extern \"C\" fn answer() -> u32 {{ {answer} }}\n");
+            std::fs::write(folder.join("src/lib.rs"), code).unwrap();
+            folder
+        };
+        // Both are there before the first is compiled: neither is newer than what was made of the other.
+        let folders = [folder("one", 1_000_001), folder("other", 2_000_002)];
+        let compiled = folders.each_ref().map(|folder| compile(folder, &target, &mut |_| {}).unwrap());
+        assert_ne!(compiled[0], compiled[1]);
+        assert_eq!(compile(&folders[0], &target, &mut |_| {}).unwrap(), compiled[0]);
+    }
 }

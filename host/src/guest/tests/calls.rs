@@ -344,3 +344,32 @@ async fn a_call_that_ended_badly_leaves_nothing_to_the_next() {
         assert_eq!(next.note.as_deref(), Some("fine"));
     }
 }
+
+// GST-1, GST-5: in memory that its place keeps, and in memory that it gives back.
+#[test]
+fn an_instance_finds_nothing_of_the_one_that_had_its_place_before() {
+    let cache = target_directory().join("guest-cache");
+    let engine = engine::start(&GuestOptions { instances_max: 1, ..options(cache) }).unwrap();
+    let module = |text: &str| wasmtime::Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+    const LAST: usize = 1_500_000;
+    let with_data = module(&format!(
+        r#"(module (memory (export "memory") 32) (data (i32.const 0) "first") (data (i32.const {LAST}) "last"))"#
+    ));
+    let without = module(r#"(module (memory (export "memory") 40))"#);
+    for round in 0..16 {
+        let mut store = wasmtime::Store::new(&engine, ());
+        store.set_fuel(1_000_000).unwrap();
+        store.set_epoch_deadline(1);
+        let has_data = round % 3 != 2;
+        let instance = wasmtime::Instance::new(&mut store, if has_data { &with_data } else { &without }, &[]).unwrap();
+        let memory = instance.get_memory(&mut store, "memory").unwrap();
+        let found = memory.data_mut(&mut store);
+        if has_data {
+            assert_eq!((&found[..5], &found[LAST..LAST + 4]), (&b"first"[..], &b"last"[..]), "round {round}");
+            found[..5].fill(0);
+            found[LAST..LAST + 4].fill(0);
+        }
+        assert!(found.iter().all(|byte| *byte == 0), "round {round}");
+        found.fill(0xA5);
+    }
+}

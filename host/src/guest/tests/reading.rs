@@ -117,6 +117,12 @@ async fn a_request_goes_to_the_manifests_hosts_with_the_hosts_secrets_or_not_at_
         ],
     );
     fails(
+        encode(&generation, &["encode-trace"]).await,
+        expect![
+            "bad_output: the request for reader `records` has another method than GET, HEAD, POST, PUT, PATCH or DELETE"
+        ],
+    );
+    fails(
         encode(&generation, &["encode-path"]).await,
         expect![
             "bad_output: the request for reader `records` has a path that is none: it begins with `/`, and is escaped"

@@ -25,7 +25,9 @@ fn client(allowed: &[&str]) -> Client {
 }
 
 fn write_secret(directory: &Path, text: &str) {
-    let file = directory.join("records-token");
+    let folder = directory.join(format!("{}.pack", pack()));
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("records-token");
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
