@@ -1,9 +1,13 @@
-//! The only door to time, to chance and to tasks.
+//! The only door to time, to chance and to tasks, and to what the operating system says of this process.
 //!
 //! Everything that decides takes `now` as a parameter; the loops around it ask a [`Clock`]. With a [`ManualClock`] and a
 //! [`SeededEntropy`] a test drives any service through any history, the same one every time.
 
 #![allow(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
+
+mod figures;
+
+pub use figures::{descriptors, disk};
 
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -21,5 +21,6 @@ pub mod presets;
 pub mod queue;
 pub mod reading;
 pub mod retry;
+pub mod room;
 pub mod time;
 pub mod work_item;

@@ -1,12 +1,7 @@
 //! The end of a session: what has no place yet is given back, what is in flight is waited for.
 
-use std::time::Duration;
-
-use super::{End, SETTLEMENTS_MAX, Session};
+use super::{DRAIN_MAX, End, SETTLEMENTS_MAX, Session};
 use crate::env;
-
-/// How long a session that ends waits for what is in flight. What has not settled then is the next owner's to settle.
-const DRAIN_MAX: Duration = Duration::from_secs(60);
 
 impl Session {
     /// Waits for what is in flight, so that the next owner has nothing to guess about.

@@ -82,7 +82,7 @@ impl Session {
         let monotonic = self.parts.env.clock.monotonic();
         let outcomes = !self.settlements.is_empty() || !self.settled.is_empty();
         let control = self.parts.gates.has_changed().unwrap_or(false) || self.is_resolve_due(monotonic);
-        let feed = self.arrived.is_some() || !self.pages.is_empty();
+        let feed = (self.arrived.is_some() || !self.pages.is_empty()) && self.takes_new();
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
         let query = self.inquiry.is_some() || !self.inquiries.is_empty();
@@ -171,6 +171,8 @@ impl Session {
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
         self.due = if stopped_early || more_wait { Look::Now } else { Look::At(ready_at) };
+        let room = self.claims_room();
+        self.claims.limit(room);
         if self.schedule.drr.is_idle() {
             return Ok(0);
         }
@@ -178,8 +180,6 @@ impl Session {
             // Owners that come and go shall not always begin with the same lanes.
             self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
         }
-        let room = self.claims_room();
-        self.claims.limit(room);
         let clock = &*self.parts.env.clock;
         let turn_end = clock.monotonic() + self.parts.work.share(WorkClass::DueScheduler).turn_time;
         let mut step = self.index.begin();
@@ -209,11 +209,16 @@ impl Session {
         Reliance::new(until, Arc::clone(&self.parts.env.clock))
     }
 
+    /// Whether one more may be claimed.
+    pub(super) fn has_room(&self) -> bool {
+        self.claims.has_room(0) && self.room_for_claims() > 0
+    }
+
     /// How many more may be claimed.
     fn claims_room(&self) -> usize {
         let held = Amount::of(self.claims.len(), CLAIM_BYTES);
         let room = self.parts.work.room(WorkClass::DueScheduler, held);
-        room.records.min(room.bytes / CLAIM_BYTES)
+        room.records.min(room.bytes / CLAIM_BYTES).min(self.room_for_claims())
     }
 
     /// Takes the names of lanes away that nobody needs.
