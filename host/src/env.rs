@@ -213,6 +213,12 @@ pub fn deadline(after: Duration) -> tokio::time::Instant {
     tokio::time::Instant::now() + after
 }
 
+/// The point in real time at which so many of so many equal parts of the time until `deadline` are over.
+pub fn part_of_time_until(deadline: tokio::time::Instant, parts: u32, of: u32) -> tokio::time::Instant {
+    let now = tokio::time::Instant::now();
+    now + deadline.saturating_duration_since(now) * parts / of.max(1)
+}
+
 /// Whether that point in real time has passed.
 pub fn has_passed(deadline: tokio::time::Instant) -> bool {
     tokio::time::Instant::now() >= deadline

@@ -169,7 +169,7 @@ fn inspect(manifest: &Arc<Manifest>, component: &[u8]) -> Result<Surface, LoadEr
     let engine = engine::for_checking()?;
     let compiled = Component::new(&engine, component)
         .map_err(|error| LoadError(format!("the component cannot be compiled: {error:#}")))?;
-    link_and_try(&engine, manifest, &compiled)?;
+    link_and_try(&engine, manifest, &compiled, surface.contract)?;
     Ok(surface)
 }
 
