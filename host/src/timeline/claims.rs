@@ -105,6 +105,8 @@ pub(super) struct Settlements {
     pub fenced: bool,
     /// The store could not admit for the moment.
     pub refused: bool,
+    /// Somebody is to be asked what became of a message that had moved.
+    pub moved: bool,
 }
 
 impl Claims {
@@ -318,6 +320,7 @@ impl Claims {
                 // Whatever it moved to, it is not with the publisher. Mostly the feed is about to tell; but it may also stand as
                 // `publishing`, by an admission whose answer was lost and that was committed after all.
                 Settled::Unrecorded | Settled::Moved => {
+                    sum.moved |= *result == Settled::Moved;
                     self.unresolved += 1;
                     continue;
                 }

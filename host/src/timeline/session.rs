@@ -358,6 +358,10 @@ impl Session {
         let sum = self.claims.settle(&mut step, &mut self.schedule, &settlements, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
+        if sum.moved {
+            // Mostly it was cancelled, and those behind it in its lane need not wait.
+            self.resolve_from = Duration::ZERO;
+        }
         if sum.refused {
             self.refused_until = self.parts.env.clock.monotonic() + self.refused_pause;
             self.refused_pause = (self.refused_pause * 2).min(REFUSED_PAUSE_MAX);
