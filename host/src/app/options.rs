@@ -85,6 +85,7 @@ pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions 
 pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> PublishOptions {
     PublishOptions {
         in_flight_max: config.publish.in_flight_max,
+        in_flight_bytes_max: config.publish.in_flight_bytes_max as u64,
         response_bytes_max: config.publish.response_bytes_max,
         allow_networks: config.publish.allow_networks.clone(),
         ca_file: config.publish.ca_file.clone(),

@@ -56,6 +56,9 @@ pub(crate) enum ConnectError {
     /// The URL's host is neither an address in its usual spelling nor a DNS name.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// So many names are being looked up that this one must wait for another time.
+    #[error("more than {NAMES_MAX} names are being looked up at once")]
+    TooManyNames,
     /// The name was not resolved.
     #[error("the name could not be resolved: {0}")]
     Lookup(io::Error),
@@ -190,8 +193,11 @@ impl Dialer {
     }
 
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        let unknown = || ConnectError::Host(HostError(name.clone()));
-        let lookups = self.names.lookups_of(&name).ok_or_else(unknown)?;
+        let lookups = match &*self.names {
+            Names::Fixed(_) => self.names.lookups_of(&name).ok_or_else(|| HostError(name.clone()))?,
+            // The names that are being looked up now may be another pack's: this one is tried again.
+            Names::Open(_) => self.names.lookups_of(&name).ok_or(ConnectError::TooManyNames)?,
+        };
         let permit = lookups.acquire_owned().await.expect("lookups are never closed");
         // The permit goes with the thread, not with the caller, who may stop waiting.
         let lookup = tokio::task::spawn_blocking(move || {

@@ -124,6 +124,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout_at;
 
 use self::link::Link;
 use self::readers::{Reader, Readers};
@@ -131,7 +132,7 @@ use self::schema::Directory;
 use self::server::Server;
 use self::stored::values;
 use self::writer::{Control, Writer, WriterParts};
-use crate::env::Env;
+use crate::env::{self, Env};
 
 /// Where the store is and how much it may take on.
 #[derive(Debug, Clone)]
@@ -150,7 +151,7 @@ pub struct StoreOptions {
     pub queue_bytes_max: usize,
     /// Connections of the reader pool.
     pub readers: u32,
-    /// How long a read may wait for a connection.
+    /// How long a read may wait for a connection, and as long again for an answer about messages.
     pub read_timeout: Duration,
     /// How long a transaction may take where runtimes share the database.
     pub patience: Patience,
@@ -278,5 +279,13 @@ impl Store {
 
     async fn reader(&self) -> Result<Reader, StoreError> {
         Ok(self.readers.acquire().await?)
+    }
+
+    /// A read that others wait behind: it ends in time, and its connection with it if there is no answer by then. A server
+    /// that is gone without a word would else be waited for as long as TCP does.
+    async fn bounded<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let late = |_| Err(StoreError::Unavailable("the database did not answer a read in time".to_owned()));
+        // Once for the connection, and once for what it says.
+        timeout_at(env::deadline(2 * self.readers.timeout()), read).await.unwrap_or_else(late)
     }
 }

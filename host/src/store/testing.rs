@@ -282,6 +282,7 @@ impl Fixture {
             ordering_key: None,
             idempotency_key: None,
             due_at,
+            due_after: None,
             expire_at: None,
             action: None,
         }

@@ -82,3 +82,16 @@ async fn only_names_of_destinations_are_looked_up() {
     assert!(matches!(stranger, Err(ConnectError::Host(_))));
     assert!(matches!(dialer.connect(configured).await, Err(ConnectError::Denied(_))), "localhost is not public");
 }
+
+#[tokio::test]
+async fn a_name_that_is_one_too_many_at_once_is_tried_again_another_time() {
+    let dialer = Dialer::for_any(Guard::new(&[], &[]).unwrap());
+    // Whoever looks a name up holds what its lookups are counted by.
+    let under_way: Vec<_> =
+        (0..NAMES_MAX).map(|number| dialer.names.lookups_of(&format!("name-{number}")).unwrap()).collect();
+    let url: Uri = "http://localhost/".parse().unwrap();
+    let refused = dialer.clone().connect(url.clone()).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::TooManyNames), "{refused}");
+    drop(under_way);
+    assert!(matches!(dialer.connect(url).await, Err(ConnectError::Denied(_))), "localhost is not public");
+}

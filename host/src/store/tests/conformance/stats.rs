@@ -142,7 +142,16 @@ impl History {
                 after => after,
             };
             let generation = entry.generation;
-            let outcome = OutcomeRecord { id, generation, attempt, after, uncertain: false, status: None, error: None };
+            let outcome = OutcomeRecord {
+                id,
+                generation,
+                attempt,
+                after,
+                uncertain: false,
+                spared: false,
+                status: None,
+                error: None,
+            };
             self.fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap();
         }
     }
