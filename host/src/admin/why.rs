@@ -54,7 +54,15 @@ async fn waiting(parts: &AdminParts, shard: ShardId, entry: &MessageEntry) -> Re
         None => None,
     };
     if let Some(held) = asked {
-        return Ok(held_words(held, entry));
+        let words = held_words(held, entry);
+        return Ok(match obstacle(parts, held, entry) {
+            Some(obstacle) => Words {
+                explanation: format!("This host cannot send it: {obstacle}."),
+                advice: Some("It is tried again by itself once that is mended; no attempt is lost to it.".to_owned()),
+                ..words
+            },
+            None => words,
+        });
     }
     // Another runtime knows; the store says what it can.
     let gates = parts.store.gates().await?;
@@ -80,6 +88,17 @@ async fn waiting(parts: &AdminParts, shard: ShardId, entry: &MessageEntry) -> Re
         },
         None => held_words(Held::Recovering, entry),
     })
+}
+
+/// What this host itself lacks for a message whose attempts fail, so that nobody looks for it at the destination.
+fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<String> {
+    if !matches!(held, Held::CircuitOpen | Held::RetryBackoff | Held::LaneFull | Held::Fairness) {
+        return None;
+    }
+    match &*parts.stage.borrow() {
+        Stage::Serving { publisher, .. } => publisher.obstacle(&entry.namespace, &entry.destination),
+        Stage::Starting | Stage::Stopping => None,
+    }
 }
 
 fn ended(detail: &MessageDetail, state: MessageState) -> Words {

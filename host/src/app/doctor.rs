@@ -1,14 +1,14 @@
 //! The doctor: what a host needs at its start, looked at one by one and without starting anything. A start stops at the
 //! first thing that is wrong; this names them all, and what each takes.
 
+mod surroundings;
+
 use std::fmt::Display;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{Launch, descriptors, directories, options, packs, token};
 use crate::config::{Config, ConfigError};
 use crate::env::Env;
-use crate::secrets::Secrets;
 use crate::store::{
     self, CoverageGap, Examination, Examined, MigrationReport, PACKET_BYTES_ADVISED, PACKET_BYTES_MIN, ServerFacts,
     StoreError,
@@ -83,9 +83,10 @@ pub async fn diagnose(config: Result<Config, ConfigError>, launch: &Launch) -> V
         Ok(None) => Finding::ok("admin token", "none: the admin listener is on loopback"),
         Err(error) => Finding::refusal("admin token", &error),
     });
+    findings.extend(surroundings::settings(&config));
     findings.extend(launch.packs.iter().map(|path| pack(path)));
-    findings.push(secrets(launch, &env));
-    findings.push(data_directory(&launch.data));
+    findings.extend(surroundings::secrets(&config, launch, &env));
+    findings.extend(surroundings::directories(&launch.data));
     findings.extend(database(&config, launch, &env).await);
     findings
 }
@@ -100,47 +101,14 @@ fn pack(path: &Path) -> Finding {
     }
 }
 
-fn secrets(launch: &Launch, env: &Env) -> Finding {
-    let directory = directories::secrets(launch);
-    if launch.secrets.is_none() && !directory.exists() {
-        return Finding::ok("secrets", format_args!("{} is made at the first start", directory.display()));
-    }
-    match Secrets::open(&directory, env.clone()) {
-        Ok(_) => Finding::ok("secrets", format_args!("{} can be read", directory.display())),
-        Err(error) => Finding::failure("secrets", error, "make the directory, or give another one with --secrets"),
-    }
-}
-
-fn data_directory(path: &Path) -> Finding {
-    const NAME: &str = "data directory";
-    let shown = path.display();
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let remedy = "nothing, if this is to be a new store; else give the right one with --data";
-            return Finding::warning(NAME, format_args!("{shown} is not there: the first start makes it"), remedy);
-        }
-        Err(error) => return Finding::failure(NAME, format_args!("{shown}: {error}"), "let the host's user read it"),
-    };
-    if let Err(error) = tempfile::tempfile_in(path) {
-        let remedy = "free its disk, or give it to the host's user (chown), and run the doctor as that user";
-        return Finding::failure(NAME, format_args!("{shown} cannot be written to: {error}"), remedy);
-    }
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Finding::warning(
-            NAME,
-            format_args!("{shown} is open to other users"),
-            format_args!("chmod 700 {shown}"),
-        );
-    }
-    Finding::ok(NAME, format_args!("{shown} can be written to"))
-}
-
 async fn database(config: &Config, launch: &Launch, env: &Env) -> Vec<Finding> {
     let url = match options::shared_database(config) {
         Ok(url) => url,
         Err(error) => return vec![Finding::refusal("database", &error)],
     };
+    if let (None, Err(error)) = (&url, directories::check_store(&launch.data)) {
+        return vec![Finding::refusal("database", &error)];
+    }
     match store::examine(&launch.data, url.as_ref(), env).await {
         Ok(Examined::Missing) => vec![Finding::ok("database", "there is none yet: the first start creates it")],
         Ok(Examined::InUse) => {

@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Failure;
-use crate::app::{App, Config, FlagSetting, Launch, Sources};
+use crate::app::{self, App, Config, FlagSetting, Launch, Sources};
 use crate::telemetry;
 
 /// The data directory, where none is given.
@@ -47,6 +47,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = load(&arguments)?;
     telemetry::start_logging(&config.log).map_err(|error| Failure::Usage(error.to_string()))?;
+    app::check(&config).map_err(|error| Failure::Usage(error.to_string()))?;
     let timeout = config.shutdown.timeout;
     let mut signals = Signals::listen()?;
     let launch = Launch { data: arguments.data, secrets: arguments.secrets, packs: arguments.packs };

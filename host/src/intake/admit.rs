@@ -220,10 +220,7 @@ impl Intake {
     }
 
     fn secrets_of(&self, open: &OpenRoute) -> Result<Arc<[Secret]>, Refusal> {
-        let name = match &open.route.verification {
-            Verification::Plain => return Ok(Arc::default()),
-            Verification::SharedToken { secret, .. } | Verification::Hmac { secret, .. } => secret,
-        };
+        let Some(name) = open.route.verification.secret() else { return Ok(Arc::default()) };
         self.secrets.get(&open.namespace, name).map_err(|error| {
             if self.secret_complaint.is_due(self.monotonic()) {
                 tracing::warn!(%error, "deliveries are refused: their route's secret cannot be had");

@@ -22,4 +22,5 @@ pub mod queue;
 pub mod reading;
 pub mod retry;
 pub mod time;
+pub mod url;
 pub mod work_item;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -28,6 +28,7 @@ use tower::Service;
 
 use super::guard::{Denied, Guard, canonical};
 use crate::env;
+use crate::model::url::{Host, UrlError, port_of};
 
 /// Over lookup, dial and TLS handshake of one connection. Destinations' deadlines are normally shorter; this ends what the
 /// pool finishes in the background.
@@ -41,20 +42,15 @@ const ADDRESSES_MAX: usize = 8;
 const LOOKUPS_PER_NAME_MAX: usize = 2;
 /// Names that are looked up at once by a dialer for any host.
 const NAMES_MAX: usize = 256;
-/// The longest DNS name, in characters (RFC 1035).
-const NAME_LENGTH_MAX: usize = 253;
-/// The longest label of a DNS name, in characters (RFC 1035).
-const LABEL_LENGTH_MAX: usize = 63;
-
 /// Why there is no connection. Nothing of the request was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     /// The guard refuses the address.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// The URL's host is neither an address in its usual spelling nor a DNS name.
-    #[error(transparent)]
-    Host(#[from] HostError),
+    /// The URL's host or port is none that can be called, or its name none that may be.
+    #[error("the URL {0}")]
+    Host(#[from] UrlError),
     /// The name was not resolved.
     #[error("the name could not be resolved: {0}")]
     Lookup(io::Error),
@@ -70,51 +66,6 @@ pub(crate) enum ConnectError {
     /// It took too long.
     #[error("no connection within {} s", CONNECT_TIME_MAX.as_secs())]
     TimedOut,
-}
-
-/// A URL whose host cannot be called.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the host `{0}` is neither an IP address in its usual spelling nor a DNS name")]
-pub(crate) struct HostError(String);
-
-/// The host of a URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Host {
-    /// An address.
-    Address(IpAddr),
-    /// A name to look up.
-    Name(String),
-}
-
-impl Host {
-    /// The host of `url`. Spellings of addresses that the system's resolver would take (`127.1`, `0x7f000001`) are refused:
-    /// whoever writes them means to be misread.
-    pub(crate) fn of(url: &Uri) -> Result<Self, HostError> {
-        let text = url.host().unwrap_or_default();
-        let refused = || HostError(text.to_owned());
-        if let Some(inner) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
-            return inner.parse::<Ipv6Addr>().map(|ip| Host::Address(ip.into())).map_err(|_| refused());
-        }
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Host::Address(ip));
-        }
-        if is_dns_name(text) { Ok(Host::Name(text.to_ascii_lowercase())) } else { Err(refused()) }
-    }
-}
-
-/// Letters, digits, hyphens and underscores in labels; the last one is no number (else it would be an IPv4 address in some
-/// resolver's eyes).
-fn is_dns_name(text: &str) -> bool {
-    let name = text.strip_suffix('.').unwrap_or(text);
-    let is_label = |label: &str| {
-        (1..=LABEL_LENGTH_MAX).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
-        || last.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("0x"))
-            && last[2..].bytes().all(|byte| byte.is_ascii_hexdigit());
-    name.len() <= NAME_LENGTH_MAX && name.split('.').all(is_label) && !is_number
 }
 
 /// Makes TCP connections to checked addresses.
@@ -155,7 +106,7 @@ impl Names {
 
 impl Dialer {
     /// A dialer for the hosts of these URLs, and for no others.
-    pub(crate) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, HostError> {
+    pub(crate) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, UrlError> {
         let mut lookups = HashMap::new();
         for url in urls {
             match Host::of(url)? {
@@ -174,7 +125,7 @@ impl Dialer {
     }
 
     async fn connect(self, url: Uri) -> Result<TcpStream, ConnectError> {
-        let port = url.port_u16().unwrap_or(if url.scheme() == Some(&http::uri::Scheme::HTTPS) { 443 } else { 80 });
+        let port = port_of(&url)?;
         let addresses = match Host::of(&url)? {
             Host::Address(ip) => vec![SocketAddr::new(ip, port)],
             Host::Name(name) => self.look_up(name, port).await?,
@@ -183,7 +134,7 @@ impl Dialer {
     }
 
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        let unknown = || ConnectError::Host(HostError(name.clone()));
+        let unknown = || ConnectError::Host(UrlError::Host(name.clone()));
         let lookups = self.names.lookups_of(&name).ok_or_else(unknown)?;
         let permit = lookups.acquire_owned().await.expect("lookups are never closed");
         // The permit goes with the thread, not with the caller, who may stop waiting.

@@ -27,6 +27,7 @@ mod metrics;
 mod tests;
 
 pub use adapter::{NativeAnswer, NativeCall};
+pub use adapter::check_secret;
 pub use metrics::describe;
 
 use std::collections::{HashMap, VecDeque};
@@ -233,6 +234,11 @@ impl Publisher {
         }
         self.engine.entrance.wait(Group { lease, latest, claims: waiting });
         env::spawn_on(&self.runtime, "publish batch", Arc::clone(&self.engine).publish());
+    }
+
+    /// What this host lacks for every attempt at a tenant's messages to a destination, if it lacks anything.
+    pub fn obstacle(&self, namespace: &Namespace, destination: &DestinationName) -> Option<String> {
+        self.routes.get(destination)?.adapter.obstacle(namespace)
     }
 
     /// Returns when everything that was given to it has settled.

@@ -102,7 +102,7 @@ pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
 pub use readers::PoolWaits;
 pub use replay::Replayed;
 pub use runtimes::{RUNTIMES_MAX, Runtimes};
-pub use schema::{MigrationReport, migrate};
+pub use schema::{MigrationReport, is_missing, migrate};
 pub use server::DatabaseUrl;
 pub use shard_checkpoints::CheckpointRow;
 pub use shards::{ShardId, ShardLease, ShardRow};
