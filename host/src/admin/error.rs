@@ -38,7 +38,7 @@ pub(super) enum ApiError {
         bytes_max: usize,
     },
     /// Publish Admission came first, or the message had ended.
-    #[error("it is too late: the message is {}", .0.as_str())]
+    #[error("it is too late: the message is {}", standing(*.0))]
     TooLate(MessageState),
     /// Only a dead message is sent again.
     #[error("the message is {}, not dead: there is nothing to send again", .0.as_str())]
@@ -168,6 +168,14 @@ impl ApiError {
             | ApiError::Rollout(_)
             | ApiError::Store(_) => None,
         }
+    }
+}
+
+/// A state, and how to go on from it if that is for an operator to say.
+fn standing(state: MessageState) -> String {
+    match state {
+        MessageState::Uncertain => "uncertain: find out whether it arrived, and settle it with `forebay message resolve`".to_owned(),
+        state => state.as_str().to_owned(),
     }
 }
 

@@ -115,6 +115,10 @@ fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Timestamp, ApiEr
             return Err(ApiError::Invalid("give either `due_at` or `delay_ms`".to_owned()));
         }
     };
+    // As for a guest's: a time before that is a slip, not a wish.
+    if due_at < Timestamp::from_millis(0) {
+        return Err(ApiError::Invalid("the new time must not be before 1970".to_owned()));
+    }
     if due_at > now + DELAY_MAX {
         return Err(ApiError::Invalid("the new time must be less than ten years away".to_owned()));
     }

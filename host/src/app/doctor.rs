@@ -268,6 +268,75 @@ mod tests {
         assert_eq!(diagnose(unreadable, &launch).await[0].health, Health::Failure);
     }
 
+    fn seen<'f>(findings: &'f [Finding], name: &str) -> Vec<(Health, &'f str)> {
+        let of_name = findings.iter().filter(|finding| finding.name == name);
+        of_name.map(|finding| (finding.health, finding.seen.as_str())).collect()
+    }
+
+    fn pack(folder: &Path, name: &str) -> std::path::PathBuf {
+        let manifest = format!(
+            "name = \"{name}\"\nversion = \"0.1.0\"\n[build]\nkind = \"rust\"\n[[routes]]\npath = \"{name}\"\n\
+             verify = \"standard-webhooks\"\nsecret = \"{name}\"\n"
+        );
+        let path = folder.join(format!("{name}.fpk"));
+        std::fs::write(&path, crate::guest::PackFile::encode(&manifest, b"no matter").unwrap()).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn secrets_that_are_named_are_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = folder.path().join("secrets");
+        std::fs::create_dir(&secrets).unwrap();
+        let launch = Launch {
+            packs: vec![pack(folder.path(), "inx")],
+            secrets: Some(secrets.clone()),
+            ..launch(&folder.path().join("data"))
+        };
+        let keys = [("destinations.out.url", "http://a.example/"), ("destinations.out.secret", "outx")];
+        let look = async |namespaces: &str| {
+            let keys = [&keys[..], &[("namespaces", namespaces)]].concat();
+            diagnose(Ok(config(&keys)), &launch).await
+        };
+        let findings = look("default").await;
+        let found = seen(&findings, "secrets");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0].0, Health::Failure);
+        assert!(found[0].1.starts_with("route `inx` of pack `inx`: there is no secret `inx`"), "{found:?}");
+        assert!(found[1].1.starts_with("destination `out`: there is no secret `outx`"), "{found:?}");
+
+        std::fs::write(secrets.join("inx"), "whsec_!!!notbase64\n").unwrap();
+        std::fs::create_dir(secrets.join("acme")).unwrap();
+        std::fs::write(secrets.join("acme/outx"), "whsec_c2VjcmV0\n").unwrap();
+        let findings = look("acme, globex").await;
+        let found = seen(&findings, "secrets");
+        assert_eq!(found[0].0, Health::Failure);
+        assert!(found[0].1.contains("is no key") && !found[0].1.contains("notbase64"), "{found:?}");
+        assert_eq!(found[1].0, Health::Warning, "one tenant has it: {found:?}");
+
+        std::fs::write(secrets.join("inx"), "whsec_c2VjcmV0\n").unwrap();
+        std::fs::write(secrets.join("outx"), "whsec_c2VjcmV0\n").unwrap();
+        let findings = look("acme, globex").await;
+        assert_eq!(seen(&findings, "secrets").len(), 1);
+        assert_eq!(health(&findings, "secrets"), Health::Ok);
+    }
+
+    #[tokio::test]
+    async fn every_place_that_a_start_would_stop_at_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        for file in ["timeline", "cache"] {
+            std::fs::write(directory.path().join(file), "").unwrap();
+        }
+        let keys = [("publish.ca_file", "/nope"), ("checkpoints.folder", "/proc/x")];
+        let findings = diagnose(Ok(config(&keys)), &launch(directory.path())).await;
+        let found = seen(&findings, "data directory");
+        for file in ["timeline", "cache"] {
+            assert!(found.iter().any(|(health, seen)| *health == Health::Failure && seen.contains(file)), "{found:?}");
+        }
+        assert_eq!(health(&findings, "certificate authorities"), Health::Failure);
+        assert_eq!(health(&findings, "checkpoints"), Health::Failure);
+    }
+
     #[test]
     fn what_a_server_says_is_weighed() {
         assert_eq!(packets(PACKET_BYTES_MIN - 1).health, Health::Failure);

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use crate::admin;
+use crate::claim;
 use crate::env::Env;
 use crate::execute::{self, HttpCaller};
 use crate::guest::{GuestHost, LoadError};
@@ -41,7 +42,7 @@ use crate::model::pack::Manifest;
 use crate::outbound::{Client, ClientError};
 use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
-use crate::store::{Store, StoreError};
+use crate::store::{self, Store, StoreError};
 use crate::supervise::{self, SuperviseError};
 use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
@@ -179,9 +180,11 @@ impl App {
 /// Tells the recorder what the metrics of every module mean.
 fn describe_metrics() {
     admin::describe();
+    claim::describe();
     execute::describe();
     intake::describe();
     publish::describe();
+    store::describe();
     supervise::describe();
     timeline::describe();
 }

@@ -28,7 +28,6 @@ use super::meters::Meters;
 use super::routes::{OpenRoute, RouteTable};
 use crate::env::{self, Env};
 use crate::model::ids::EventId;
-use crate::model::pack::Verification;
 use crate::secrets::{Secret, Secrets};
 use crate::store::{Delivery, Enqueued, Store, StoreError};
 

@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use tower::Service;
 
+use super::{cause, innermost};
 use super::guard::{Denied, Guard, canonical};
 use crate::env;
 use crate::model::url::{Host, UrlError, port_of};
@@ -61,11 +62,35 @@ pub(crate) enum ConnectError {
     #[error("no connection: {0}")]
     Dial(io::Error),
     /// The connection stands, but TLS does not.
-    #[error("no TLS connection: {0}")]
+    #[error("no TLS connection: {}", tls_words(.0.as_ref()))]
     Tls(Box<dyn StdError + Send + Sync>),
     /// It took too long.
     #[error("no connection within {} s", CONNECT_TIME_MAX.as_secs())]
     TimedOut,
+}
+
+/// What is wrong with TLS, in words: the library's own are the names of its variants.
+fn tls_words(error: &(dyn StdError + 'static)) -> String {
+    use rustls::CertificateError as Wrong;
+
+    // The connector's error holds the library's inside an I/O error, which does not call it its cause.
+    let inner = cause::<io::Error>(error).and_then(io::Error::get_ref);
+    let inner = inner.and_then(|error| error.downcast_ref::<rustls::Error>());
+    let wrong = match inner.or_else(|| cause::<rustls::Error>(error)) {
+        Some(rustls::Error::InvalidCertificate(wrong)) => wrong,
+        Some(_) | None => return innermost(error).to_string(),
+    };
+    let words = match wrong {
+        Wrong::Expired | Wrong::ExpiredContext { .. } => "it has expired",
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "it is not valid yet",
+        Wrong::UnknownIssuer => "nobody that is trusted issued it (`publish.ca_file` names authorities of one's own)",
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => "it is for another name",
+        Wrong::Revoked => "it was revoked",
+        Wrong::BadSignature => "its signature is wrong",
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => "it is an authority's, and not a server's",
+        other => return format!("the server's certificate is not taken: {other}"),
+    };
+    format!("the server's certificate is not taken: {words}")
 }
 
 /// Makes TCP connections to checked addresses.

@@ -76,6 +76,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use change::QueueMark;
+pub use task::describe;
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
 pub use confirm::{CoverageWatch, Gap, GapKind};
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, describe_counter};
 use tokio::sync::mpsc;
 
 use super::LeaseTime;
@@ -31,6 +31,13 @@ use super::readers::Readers;
 use super::schema::Directory;
 use super::unit::{Terms, Unit};
 use crate::env::{self, Env, spawn_thread};
+
+const CONFLICTS: &str = "forebay_store_conflicts_total";
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    describe_counter!(CONFLICTS, "Transactions that lost against another one and were begun anew");
+}
 
 /// Rows after which a transaction takes no more requests: commits get no cheaper a row beyond about a thousand rows.
 const GROUP_ROWS_MAX: usize = 1_024;
@@ -204,7 +211,7 @@ impl Task {
                     )));
                 }
                 Err(Failed::Conflict(error)) => {
-                    counter!("forebay_store_conflicts_total").increment(1);
+                    counter!(CONFLICTS).increment(1);
                     tracing::debug!(%error, attempt, "a transaction lost against another one");
                     env::sleep(self.pause(attempt)).await;
                     attempt += 1;
