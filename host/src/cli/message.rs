@@ -50,8 +50,8 @@ pub(super) enum Verb {
 }
 
 const WHY_HELP: &str = "\
-Of several reasons the first counts: lane_closed, lane_paused, ordering_head, clock_gated, recovering,
-capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.";
+Of several reasons the first counts: lane_closed, lane_paused, ordering_head, clock_gated, \
+recovering, capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.";
 
 #[derive(Debug, Args)]
 pub(super) struct RedriveArguments {

@@ -17,7 +17,7 @@ Examples:
   forebay serve --pack github.fpk
   forebay serve --config /etc/forebay.toml --data /var/lib/forebay --secrets /etc/forebay/secrets --pack github.fpk
 
-SIGTERM and SIGINT stop the host: it takes nothing new, finishes what it does, and exits 0 within
+SIGTERM and SIGINT stop the host: it takes nothing new, finishes what it does, and exits 0 within \
 `shutdown.timeout_seconds`. A second signal exits at once; what was not finished is taken up again at the next start.";
 
 /// `forebay serve`.
