@@ -42,9 +42,13 @@ guests: build ## Build the example packs
 demo: guests ## Watch deliveries go through, and survive a kill (STAY=1 keeps serving)
 	@$(FOREBAY) demo --pack $(PACKS)/github.fpk $(if $(STAY),--stay)
 
-.PHONY: test
-test: guests ## Run every test
+# Before the guests: one of them is built with what only the tests need.
+.PHONY: test-setup
+test-setup:
 	@.ci/setup tests
+
+.PHONY: test
+test: test-setup guests ## Run every test
 	cargo test --locked --workspace
 	cd guest-examples && cargo test --locked --workspace
 

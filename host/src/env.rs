@@ -1,9 +1,13 @@
-//! The only door to time, to chance and to tasks.
+//! The only door to time, to chance and to tasks, and to what the operating system says of this process.
 //!
 //! Everything that decides takes `now` as a parameter; the loops around it ask a [`Clock`]. With a [`ManualClock`] and a
 //! [`SeededEntropy`] a test drives any service through any history, the same one every time.
 
 #![allow(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
+
+mod figures;
+
+pub use figures::{descriptors, disk};
 
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -201,6 +205,12 @@ pub async fn sleep(duration: Duration) {
 /// The point in real time that lies `after` from now: for `tokio::time::timeout_at`.
 pub fn deadline(after: Duration) -> tokio::time::Instant {
     tokio::time::Instant::now() + after
+}
+
+/// The point in real time at which so many of so many equal parts of the time until `deadline` are over.
+pub fn part_of_time_until(deadline: tokio::time::Instant, parts: u32, of: u32) -> tokio::time::Instant {
+    let now = tokio::time::Instant::now();
+    now + deadline.saturating_duration_since(now) * parts / of.max(1)
 }
 
 /// Whether that point in real time has passed.

@@ -109,10 +109,15 @@ impl Wanted {
     /// The file that holds it for all tenants.
     fn file(&self) -> String {
         match &self.sender {
-            Some(pack) => format!("{pack}.pack/{}", self.name),
+            Some(pack) => format!("{}/{}", folder_of_pack(pack), self.name),
             None => self.name.to_string(),
         }
     }
+}
+
+/// The folder, for all tenants, of what a pack's readers send.
+pub fn folder_of_pack(pack: &PackName) -> String {
+    format!("{pack}.pack")
 }
 
 /// What reading a secret came to, errors included: a request storm on a route without its secret reads no disk.

@@ -34,6 +34,8 @@ pub struct Behaviour {
     pub missing: BTreeSet<u64>,
     /// Contacts that make it refuse the whole request.
     pub poisonous: BTreeSet<u64>,
+    /// Contacts over which it comes to grief: `500` for the whole request.
+    pub crashing: BTreeSet<u64>,
     /// It answers this status and nothing else, with `retry-after: 1`.
     pub refuses: Option<u16>,
     /// It sends those who ask here.
@@ -173,6 +175,9 @@ fn answer(behaviour: &Behaviour, read: &BatchRead) -> String {
     }
     if read.contacts.iter().any(|contact| behaviour.poisonous.contains(contact)) {
         return head(400, "", r#"{"category":"VALIDATION_ERROR"}"#);
+    }
+    if read.contacts.iter().any(|contact| behaviour.crashing.contains(contact)) {
+        return head(500, "", "{}");
     }
     let found = read.contacts.iter().filter(|contact| !behaviour.missing.contains(contact));
     let results: Vec<Value> = found

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 use super::wire::{ErrorBody, ErrorDetail};
-use crate::model::message::MessageState;
+use crate::model::message::{MessageState, TooLate};
 use crate::model::work_item::WorkState;
 use crate::store::StoreError;
 use crate::supervise::RolloutError;
@@ -37,9 +37,9 @@ pub(super) enum ApiError {
         /// What is taken.
         bytes_max: usize,
     },
-    /// Publish Admission came first, or the message had ended.
-    #[error("it is too late: the message is {}", standing(*.0))]
-    TooLate(MessageState),
+    /// Publish Admission came first, the message had ended, or an attempt of it may have arrived.
+    #[error("it is too late: {}", too_late(.0))]
+    TooLate(TooLate),
     /// Only a dead message is sent again.
     #[error("the message is {}, not dead: there is nothing to send again", .0.as_str())]
     NotDead(MessageState),
@@ -149,7 +149,8 @@ impl ApiError {
 
     fn state(&self) -> Option<&'static str> {
         match self {
-            ApiError::TooLate(state) | ApiError::NotDead(state) | ApiError::NotUncertain(state) => Some(state.as_str()),
+            ApiError::TooLate(too_late) => Some(too_late.state().as_str()),
+            ApiError::NotDead(state) | ApiError::NotUncertain(state) => Some(state.as_str()),
             ApiError::NotSkippable(state) | ApiError::NotFinished(state) | ApiError::NotClaimable { state, .. } => {
                 Some(state.as_str())
             }
@@ -171,11 +172,18 @@ impl ApiError {
     }
 }
 
-/// A state, and how to go on from it if that is for an operator to say.
-fn standing(state: MessageState) -> String {
-    match state {
-        MessageState::Uncertain => "uncertain: find out whether it arrived, and settle it with `forebay message resolve`".to_owned(),
-        state => state.as_str().to_owned(),
+/// Why it is too late, in words.
+fn too_late(too_late: &TooLate) -> String {
+    match too_late {
+        TooLate::Stands(MessageState::Uncertain) => {
+            "the message is uncertain: find out whether it arrived, then settle it with `forebay message resolve`"
+                .to_owned()
+        }
+        TooLate::Stands(state) => format!("the message is {}", state.as_str()),
+        TooLate::MayHaveArrived(state) => format!(
+            "the message is {}, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`",
+            state.as_str()
+        ),
     }
 }
 

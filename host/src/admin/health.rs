@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use super::access::Operator;
 use super::{AdminParts, Stage, wire};
 use crate::store::{Stats, Store};
+use crate::timeline::ShardTrouble;
 
 /// How long the store may take to show that it answers.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -93,9 +94,7 @@ pub(super) async fn readyz(
         }
         Stage::Serving { supervisor, timeline, .. } => {
             reasons.extend(supervisor.readiness().reasons);
-            if !timeline.is_looked_after() {
-                reasons.insert("the timeline is not publishing: a shard has no owner, or is catching up".to_owned());
-            }
+            reasons.extend(timeline_trouble(timeline.troubles_now(), timeline.is_looked_after()));
         }
     }
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -106,6 +105,19 @@ pub(super) async fn readyz(
     };
     let body = wire::Readiness { ready, reasons };
     (status, Json(body)).into_response()
+}
+
+/// What keeps shards from being published from, if anything does.
+pub(super) fn timeline_trouble(panicked: Vec<ShardTrouble>, is_looked_after: bool) -> Vec<String> {
+    let sentence = |trouble: ShardTrouble| {
+        let shard = trouble.shard.0;
+        wire::Trouble::from(trouble).sentence(shard)
+    };
+    let mut reasons: Vec<String> = panicked.into_iter().map(sentence).collect();
+    if !is_looked_after {
+        reasons.push("the timeline is not publishing: a shard has no owner, or is catching up".to_owned());
+    }
+    reasons
 }
 
 async fn store_trouble(store: &Store) -> Option<String> {

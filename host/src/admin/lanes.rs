@@ -84,9 +84,8 @@ async fn check_target(
     } else {
         return Ok(());
     };
-    let is_of_it = |row: &GateRow| {
-        row.destination == *destination && (namespace.is_none() || row.namespace.as_ref() == namespace)
-    };
+    let is_of_it =
+        |row: &GateRow| row.destination == *destination && (namespace.is_none() || row.namespace.as_ref() == namespace);
     if gate == Gate::Open && parts.store.gates().await?.iter().any(is_of_it) {
         return Ok(());
     }

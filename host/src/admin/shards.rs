@@ -17,10 +17,11 @@ pub(super) async fn list(
     parameters: Parameters,
 ) -> Result<Json<wire::Shards>, ApiError> {
     parameters.finish()?;
-    let looked = match timeline(&parts) {
-        Some(timeline) => timeline.look().await,
-        None => Vec::new(),
+    let (looked, troubles) = match timeline(&parts) {
+        Some(timeline) => (timeline.look().await, timeline.troubles()),
+        None => (Vec::new(), Vec::new()),
     };
+    let mut troubles: BTreeMap<_, _> = troubles.into_iter().map(|trouble| (trouble.shard, trouble)).collect();
     let mut here: BTreeMap<_, _> = looked.into_iter().map(|(view, _)| (view.shard, view)).collect();
     let mut newest = BTreeMap::new();
     for row in parts.store.checkpoints().await? {
@@ -32,6 +33,7 @@ pub(super) async fn list(
         wire::Shard {
             checkpoint: newest.remove(&row.shard).map(wire::Checkpoint::from),
             withdrawn: withdrawn.map(wire::Withdrawn::from).collect(),
+            trouble: troubles.remove(&row.shard).map(wire::Trouble::from),
             here: here.remove(&row.shard).map(wire::ShardHere::from),
             ..wire::Shard::from(row)
         }

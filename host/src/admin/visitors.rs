@@ -40,11 +40,7 @@ struct Strangers {
 
 impl Visitors {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            strangers: Mutex::default(),
-            known: Arc::new(Semaphore::new(KNOWN_MAX)),
-            room: Notify::new(),
-        })
+        Arc::new(Self { strangers: Mutex::default(), known: Arc::new(Semaphore::new(KNOWN_MAX)), room: Notify::new() })
     }
 
     /// Gives a connection that was accepted its place. Waits only while every stranger is being answered.

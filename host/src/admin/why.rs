@@ -11,7 +11,7 @@ use super::{AdminParts, Stage, wire};
 use crate::lanes::Held;
 use crate::model::destination_lane::Gate;
 use crate::model::ids::MessageId;
-use crate::model::message::{MessageEntry, MessageState};
+use crate::model::message::{MessageEntry, MessageState, is_unsettled};
 use crate::store::{MessageDetail, ShardId};
 
 /// A reason, in words, and what to do.
@@ -28,10 +28,15 @@ pub(super) async fn why(
     let detail = find(&parts.store, id).await?;
     let entry = &detail.summary.entry;
     let shard = parts.store.shard_of(&entry.namespace, &entry.destination);
-    let words = match entry.state {
+    let mut words = match entry.state {
         MessageState::Scheduled | MessageState::RetryWait => waiting(&parts, shard, &detail).await?,
         state => ended(&detail, state),
     };
+    if entry.state.waits() && is_unsettled(entry.state, detail.uncertain_attempts) {
+        words.explanation +=
+            " Nobody knows whether an earlier attempt arrived, so a cancel or a reschedule comes too late.";
+        words.advice = Some(settle(id));
+    }
     Ok(Json(wire::Why {
         message: id.to_string(),
         lane: format!("{}/{}", entry.namespace, entry.destination),
@@ -105,6 +110,11 @@ fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<Stri
     }
 }
 
+/// What to do about an attempt of which nobody knows what it did.
+fn settle(id: MessageId) -> String {
+    format!("Find out, then: forebay message resolve {id} --as retry|published|dead")
+}
+
 fn ended(detail: &MessageDetail, state: MessageState) -> Words {
     let id = detail.summary.entry.id;
     let last = detail.error.as_deref().unwrap_or("nothing was noted");
@@ -112,7 +122,7 @@ fn ended(detail: &MessageDetail, state: MessageState) -> Words {
         MessageState::Publishing => ("Its destination is being called.".to_owned(), None),
         MessageState::Uncertain => (
             format!("Nobody knows whether its last attempt arrived ({last}), and its destination holds such messages."),
-            Some(format!("Find out, then: forebay message resolve {id} --as retry|published|dead")),
+            Some(settle(id)),
         ),
         MessageState::Published => ("It was published.".to_owned(), None),
         MessageState::HandedOff => {
@@ -168,8 +178,10 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
             format!("Look whether the destination is slow, or raise destinations.{destination}.in_flight_messages"),
         ),
         Held::Capacity => (
-            "Its shard has claimed as much as it may, or the store admits nothing at the moment.".to_owned(),
-            "See /readyz, or raise timeline.claimed_max and publish.in_flight_max".to_owned(),
+            "Its shard has claimed as much as it may, the store admits nothing at the moment, or the host is short of \
+             something."
+                .to_owned(),
+            "See forebay shard list and /readyz, or raise timeline.claimed_max and publish.in_flight_max".to_owned(),
         ),
         Held::Fairness => ("It is the turn of others; it is served soon.".to_owned(), show),
     };

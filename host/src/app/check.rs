@@ -45,11 +45,11 @@ pub(super) fn authorities(config: &Config) -> Vec<Refusal> {
         CheckpointsPlace::Folder(_) => None,
     };
     let files = [("publish.ca_file", config.publish.ca_file.as_deref()), ("checkpoints.ca_file", of_bucket)];
-    let read = |(key, file): (&'static str, Option<&Path>)| match file.map(|file| (file, outbound::check_authorities(file)))
-    {
-        None | Some((_, Ok(()))) => Vec::new(),
-        Some((file, Err(reason))) => refused(key, format!("names {}, which {reason}", file.display())),
-    };
+    let read =
+        |(key, file): (&'static str, Option<&Path>)| match file.map(|file| (file, outbound::check_authorities(file))) {
+            None | Some((_, Ok(()))) => Vec::new(),
+            Some((file, Err(reason))) => refused(key, format!("names {}, which {reason}", file.display())),
+        };
     files.into_iter().flat_map(read).collect()
 }
 

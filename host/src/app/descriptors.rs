@@ -6,14 +6,18 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::StartError;
-use crate::config::Config;
+use crate::config::{Config, PublishConfig};
 use crate::intake;
+use crate::lanes::DESCRIPTORS_FLOOR;
+use crate::publish;
 use crate::timeline;
 
 /// What a reader of the store, its writer and its checkpoints hold open each: the database, its log and its shared memory.
 const PER_STORE_CONNECTION: usize = 3;
 /// The writer and the checkpoints.
 const STORE_WRITERS: usize = 2;
+/// Connections to destinations that are kept room for, whatever else is open.
+const CHANNELS_KEPT: usize = 32;
 /// Listeners, operators' connections, the runtimes' own, standard streams.
 const OTHERS: usize = 64;
 
@@ -42,22 +46,24 @@ fn raise() -> Option<u64> {
     }
 }
 
-/// Whether the descriptors are enough for intake and the host's own files, without which nothing works. That they may not
+/// Whether the descriptors are enough for intake, for the host's own files and for what is kept for publishing, without
+/// which nothing works. That they may not
 /// be enough for every publish attempt at once is a warning: such an attempt is made again.
 fn check(config: &Config, limit: Option<u64>) -> Result<(), StartError> {
     let Some(limit) = limit else { return Ok(()) };
-    let own = own(config);
-    let needed = own + intake::descriptors(config.intake.requests_max);
+    let needed = own(config) + kept(config) + intake::descriptors(config.intake.requests_max);
     if needed as u64 > limit {
         return Err(StartError::Descriptors { requests_max: config.intake.requests_max, needed, limit });
     }
-    let wanted = needed + config.publish.in_flight_max;
+    let PublishConfig { in_flight_max, idle_connections_max, .. } = config.publish;
+    let channels = publish::channels_max(in_flight_max, config.destinations.len(), idle_connections_max);
+    let wanted = needed + channels.saturating_sub(channels_kept(config));
     if wanted as u64 > limit {
         tracing::warn!(
             limit,
             wanted,
             "too few file descriptors for everything at once: raise the limit (LimitNOFILE, ulimit -n), or lower \
-             intake.requests_max or publish.in_flight_max"
+             intake.requests_max, publish.in_flight_max or publish.idle_connections_max"
         );
     }
     Ok(())
@@ -69,11 +75,22 @@ fn own(config: &Config) -> usize {
     store_connections * PER_STORE_CONNECTION + timeline::descriptors(config.store.shards) + OTHERS
 }
 
+/// What is kept for calling destinations: without it, what has begun could not be ended. The floor stays free, for publishing
+/// slows down before the last ones are taken.
+fn kept(config: &Config) -> usize {
+    DESCRIPTORS_FLOOR as usize + channels_kept(config)
+}
+
+fn channels_kept(config: &Config) -> usize {
+    config.publish.in_flight_max.min(CHANNELS_KEPT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::config;
     use super::*;
 
+    // WRK-3
     #[test]
     fn a_budget_that_does_not_fit_the_limit_is_refused_with_what_to_do() {
         let defaults = config(&[]);
@@ -81,7 +98,7 @@ mod tests {
         assert!(check(&defaults, Some(1_024)).is_ok(), "the defaults fit the usual limit");
 
         let large = config(&[("intake.requests_max", "1000")]);
-        let needed = own(&large) + 2_000 + 64;
+        let needed = own(&large) + kept(&large) + 2_000 + 64;
         assert!(check(&large, Some(needed as u64)).is_ok());
         let refused = check(&large, Some(1_024)).unwrap_err().to_string();
         let expected = format!(

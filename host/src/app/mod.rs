@@ -48,8 +48,8 @@ use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
 
 pub use crate::config::{Config, ConfigError, FlagSetting, Sources, reference};
-pub use doctor::{Finding, Health, diagnose};
 pub use check::{check, check_environment};
+pub use doctor::{Finding, Health, diagnose};
 pub use running::{Running, ShutdownError};
 
 /// What a host is started with beside its configuration.

@@ -18,7 +18,7 @@ use crate::publish::PublishOptions;
 use crate::secrets::Secret;
 use crate::store::{DatabaseUrl, LeaseTime, StoreOptions};
 use crate::supervise::SuperviseOptions;
-use crate::timeline::{CheckpointOptions, CheckpointPlace, S3Place, TimelineOptions};
+use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, S3Place, TimelineOptions};
 
 /// The part of the time to stop that running executions get; the rest is for what comes after them.
 const DRAIN_PART: f64 = 0.6;
@@ -94,6 +94,8 @@ pub(super) fn timeline(config: &Config, directories: &Directories) -> TimelineOp
         poll: config.timeline.poll,
         claimed_max: config.timeline.claimed_max,
         memory_bytes: config.timeline.memory_bytes,
+        floors: Floors::default(),
+        after_panic: AFTER_PANIC,
         namespace_weights: config.namespace_weights.clone(),
         clock_uncertainty_max: config.timeline.clock_uncertainty_max,
         checkpoints: checkpoints(config, directories),

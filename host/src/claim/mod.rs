@@ -19,7 +19,7 @@ mod wanted;
 
 pub use handle::{SchedulerHandle, WANTED_MAX};
 pub use limiter::{Admission, Denial, Pressure, Resource, StaleOnlyReason, StoreHealth, admit};
-pub use pressure::{HostPressure, Level, Probe, Room};
+pub use pressure::{HostPressure, Level, Probe};
 pub use probes::Probes;
 pub use scheduler::{CentralClaimScheduler, Tick};
 pub use wanted::WantedAnswer;

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use crate::lanes::DISK_FLOOR;
+pub use crate::lanes::Level;
+use crate::model::room::Room;
+
 /// A reader of the store waits for a connection, now and then, as soon as there are more of them than connections. Longer than this,
 /// reads queue up faster than they are answered.
 const POOL_WAIT_TIGHT: Duration = Duration::from_millis(100);
@@ -14,25 +18,7 @@ const MEMORY_PART: u64 = 20;
 const MEMORY_FLOOR_MIN: u64 = 64 * MIB;
 const MEMORY_FLOOR_MAX: u64 = 512 * MIB;
 
-/// Disk that should stay free: what a minute of deliveries at full speed and their log take.
-const DISK_FLOOR: u64 = 256 * MIB;
-
-/// With less than this part of its floor left, a thing is exhausted: one part in so many.
-const EXHAUSTED_PART: u64 = 4;
-
 const MIB: u64 = 1024 * 1024;
-
-/// How hard something presses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Level {
-    /// Not at all, or it is not known.
-    #[default]
-    Normal,
-    /// There is less of it than there should be.
-    Tight,
-    /// There is next to nothing of it.
-    Exhausted,
-}
 
 /// What the last readiness probe of the store said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,25 +43,7 @@ pub struct HostPressure {
     pub disk: Level,
 }
 
-/// How much there is of something, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// What is free.
-    pub free: u64,
-    /// All of it.
-    pub total: u64,
-}
-
 impl Level {
-    /// The number for it in metrics.
-    pub const fn code(self) -> u32 {
-        match self {
-            Level::Normal => 0,
-            Level::Tight => 1,
-            Level::Exhausted => 2,
-        }
-    }
-
     /// Of waits for a connection: the longest since the last measurement, and whether anybody gave up.
     pub fn of_pool(longest: Duration, given_up: u64) -> Self {
         if given_up > 0 || longest >= POOL_WAIT_EXHAUSTED {
@@ -92,17 +60,9 @@ impl Level {
         Self::above(room.free, (room.total / MEMORY_PART).clamp(MEMORY_FLOOR_MIN, MEMORY_FLOOR_MAX))
     }
 
-    /// Of disk. A small one is not tight by being small.
+    /// Of disk.
     pub fn of_disk(room: Room) -> Self {
-        Self::above(room.free, DISK_FLOOR.min(room.total / EXHAUSTED_PART))
-    }
-
-    fn above(free: u64, floor: u64) -> Self {
-        match free {
-            free if free < floor / EXHAUSTED_PART => Level::Exhausted,
-            free if free < floor => Level::Tight,
-            _ => Level::Normal,
-        }
+        Self::of_room(room, DISK_FLOOR)
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use metrics::{Gauge, Unit, describe_gauge, gauge};
 
-use super::pressure::{HostPressure, Level, Probe, Room};
+use super::pressure::{HostPressure, Level, Probe};
+use crate::env;
+use crate::model::room::Room;
 use crate::store::Store;
 
 /// Where a control group says what it may have.
@@ -57,7 +59,7 @@ impl Probes {
     /// Measures what happened since the last time, and what is free now. `probe` is how the store's readiness probe went.
     pub fn measure(&self, probe: Probe) -> HostPressure {
         let waits = self.store.take_pool_waits();
-        let (memory, disk) = (memory(), disk(&self.directory));
+        let (memory, disk) = (memory(), env::disk(&self.directory));
         let pressure = HostPressure {
             probe,
             pool: Level::of_pool(waits.longest, waits.given_up),
@@ -109,13 +111,6 @@ fn of_cgroup(max: &str, current: &str, stat: &str) -> Option<Room> {
     Some(Room { free: total.saturating_sub(current.saturating_sub(cache)), total })
 }
 
-/// The disk that a directory is on, as far as this user may fill it.
-fn disk(directory: &Path) -> Option<Room> {
-    let found = rustix::fs::statvfs(directory).ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-    Some(Room { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -138,9 +133,6 @@ mod tests {
     #[tokio::test]
     async fn what_is_measured_is_this_host() {
         let fixture = Fixture::with(|options| options.read_timeout = Duration::from_millis(20)).await;
-        let room = disk(fixture.directory.path()).unwrap();
-        assert!(room.free > 0 && room.free <= room.total, "{room:?}");
-        assert_eq!(disk(Path::new("/no/such/directory")), None);
         if cfg!(target_os = "linux") {
             let room = memory().unwrap();
             assert!(room.free > 0 && room.free <= room.total, "{room:?}");

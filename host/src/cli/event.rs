@@ -17,6 +17,13 @@ use crate::model::ids::EventId;
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::work_item::WorkState;
 
+pub(super) const HELP: &str = "\
+Examples, when something went wrong:
+  forebay event list --state dead       what ended badly, newest first
+  forebay event show evt_019a…          why, attempt by attempt, and what was read for it
+  forebay event replay evt_019a…        once the reason is gone
+  forebay event verify --last 100       whether what is done would come out the same today";
+
 /// `forebay event`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -26,22 +33,44 @@ pub(super) enum Verb {
     )]
     List(ListArguments),
     /// Show one event: its body, its executions, its messages
+    #[command(after_help = SHOW_HELP)]
     Show(ShowArguments),
     /// Have the asked host work an event off next, before all others that wait
     #[command(after_help = RUN_HELP)]
     Run(ShowArguments),
     /// Run an event again: replay the last of its work items, which is done or dead
-    #[command(after_help = "Exit code 4 says that the last one has not ended. See also: forebay work-item replay")]
+    #[command(after_help = REPLAY_HELP)]
     Replay(ShowArguments),
     /// Run what is done again, with the same reads on the same generation, and compare the outputs
     #[command(after_help = verify::HELP)]
     Verify(verify::Arguments),
 }
 
+const SHOW_HELP: &str = "\
+The ids of events are in the answer that the provider got, in forebay event list, and in the host's log lines.
+
+Examples:
+  forebay event show evt_019a…
+  forebay event show evt_019a… --json
+
+Exit code 3 says that there is no such event.";
+
+const REPLAY_HELP: &str = "\
+The event stays as it is; a further work item is made for it, on the generation that ran it before, and the messages that it \
+emits are new ones. One of its work items can be replayed once. See also: forebay work-item replay.
+
+Example:
+  forebay event replay evt_019a…
+
+Exit code 4 says that the last one has not ended.";
+
 const RUN_HELP: &str = "\
-Its work item is claimed as any other, only first: by a free worker, if the claim limiter allows one,
-and never past its lane, its delay or another host's lease. What has ended is not run again by this:
-see forebay event replay. Who is next anyway is shown by forebay queue peek.
+Its work item is claimed as any other, only first: by a free worker, if the claim limiter allows one, and never past its \
+lane, its delay or another host's lease. What has ended is not run again by this: see forebay event replay. Who is next \
+anyway is shown by forebay queue peek.
+
+Example:
+  forebay event run evt_019a…
 
 Exit code 4 says that nobody may claim it now, and why.";
 

@@ -26,13 +26,16 @@ pub(super) enum Verb {
     /// Show one message
     Show(OneArguments),
     /// Cancel a message that is not being published yet
-    #[command(after_help = "Exit code 4 says that it was too late: the message is being published, or has ended.")]
+    #[command(
+        after_help = "Exit code 4 says that it was too late: the message is being published, has ended, or may have arrived by an earlier attempt."
+    )]
     Cancel(OneArguments),
     /// Move a message that is not being published yet to another time
     #[command(
         after_help = "Examples:\n  forebay message reschedule msg_… --in 90s\n  forebay message reschedule msg_… --in '2d 12h'\n  \
                             forebay message reschedule msg_… --at 2030-01-31T08:00:00Z\n\n\
-                            Exit code 4 says that it was too late: the message is being published, or has ended."
+                            Exit code 4 says that it was too late: the message is being published, has ended, or may have arrived by an\n\
+                            earlier attempt."
     )]
     Reschedule(RescheduleArguments),
     /// Say why a message is not sent, and what to do about it
@@ -44,8 +47,8 @@ pub(super) enum Verb {
                             Exit code 4 says that the message is not dead, or of no more use."
     )]
     Redrive(RedriveArguments),
-    /// Settle a message of which nobody knows whether its last attempt arrived
-    #[command(after_help = "Exit code 4 says that the message is not uncertain.")]
+    /// Settle a message of which nobody knows whether an attempt arrived, be it held for that or tried again
+    #[command(after_help = "Exit code 4 says that no attempt of the message is uncertain.")]
     Resolve(ResolveArguments),
 }
 
@@ -278,6 +281,7 @@ fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
     }
     let message: wire::MessageDetail = answer.read()?;
     let summary = &message.summary;
+    let uncertain = format!("{} attempts of which nobody knows whether they arrived", message.uncertain_attempts);
     let mut text = fields(&[
         ("message", Some(&summary.id)),
         ("event", Some(&summary.event_id)),
@@ -293,6 +297,7 @@ fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
         ("admitted", message.admitted_at.as_deref()),
         ("last status", message.status.map(|status| status.to_string()).as_deref()),
         ("last error", message.error.as_deref()),
+        ("uncertain", (message.uncertain_attempts > 0).then_some(&uncertain)),
         ("created", Some(&summary.created_at)),
         ("finished", summary.finished_at.as_deref()),
         ("idempotency key", Some(&message.idempotency_key)),

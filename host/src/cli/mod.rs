@@ -60,10 +60,10 @@ enum Verb {
     /// Write a connector: what is saved is built, served, and tried
     Dev(dev::Arguments),
     /// Build connectors, try them, and change which generation of one serves
-    #[command(subcommand)]
+    #[command(subcommand, after_help = pack::HELP)]
     Pack(pack::Verb),
     /// Look at what was delivered, or run it again
-    #[command(subcommand)]
+    #[command(subcommand, after_help = event::HELP)]
     Event(event::Verb),
     /// Look at executions, let a lane go on, or run one again
     #[command(subcommand)]

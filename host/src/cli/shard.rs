@@ -75,7 +75,7 @@ async fn list(host: HostArguments) -> Result<(), Failure> {
             &known(|here| here.in_flight),
             &known(|here| here.lanes),
             shard.checkpoint.as_ref().map_or("–", |checkpoint| checkpoint.created_at.as_str()),
-            shard.here.as_ref().and_then(|here| here.held.as_deref()).unwrap_or("–"),
+            &held(shard.here.as_ref()),
         ]);
     }
     let mut text = table.render();
@@ -85,7 +85,18 @@ async fn list(host: HostArguments) -> Result<(), Failure> {
             format!("runtime {runtime} cannot open shard {} and is not asked before {until}: {reason}", shard.shard);
         let _ = writeln!(text, "{}", printable(&line));
     }
+    for (shard, trouble) in shards.iter().filter_map(|shard| Some((shard, shard.trouble.as_ref()?))) {
+        let _ = writeln!(text, "{}", printable(&trouble.sentence(shard.shard)));
+    }
     Ok(print(&text)?)
+}
+
+/// Why nothing of a shard is published, if nothing is, and what it is short of.
+fn held(here: Option<&wire::ShardHere>) -> String {
+    let Some(here) = here else { return "–".to_owned() };
+    let short_of = here.pressing.iter().map(|one| format!("{} {}", one.resource, one.level));
+    let words: Vec<String> = here.held.iter().cloned().chain(short_of).collect();
+    if words.is_empty() { "–".to_owned() } else { words.join(", ") }
 }
 
 async fn checkpoint(CheckpointArguments { shard, host }: CheckpointArguments) -> Result<(), Failure> {

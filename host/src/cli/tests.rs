@@ -22,6 +22,51 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// What a newcomer meets first: each of these verbs says what it is for, and shows a line that can be typed in.
+#[test]
+fn the_help_of_what_authors_use_is_worth_reading() {
+    let mut command = Cli::command();
+    command.build();
+    for name in ["pack", "event", "dev"] {
+        let verb = command.find_subcommand(name).unwrap();
+        let own = verb
+            .get_subcommands()
+            .filter(|own| own.get_name() != "help")
+            .map(|own| (format!("{name} {}", own.get_name()), own));
+        for (name, verb) in std::iter::once((name.to_owned(), verb)).chain(own) {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = help.lines().any(|line| line.starts_with("  forebay "));
+            assert!(example && help.contains("Example"), "forebay {name} --help shows no example");
+            // The terminal's width decides where a paragraph breaks: each is one line, and headings end in a colon.
+            let lines: Vec<&str> = help.lines().collect();
+            for pair in lines.windows(2) {
+                let paragraph = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+                assert!(
+                    !(paragraph(pair[0]) && paragraph(pair[1])),
+                    "forebay {name} --help breaks a paragraph: {pair:?}"
+                );
+                assert!(!pair[1].starts_with(' ') || pair[1].chars().count() <= 100, "{}", pair[1]);
+            }
+            for argument in verb.get_arguments() {
+                assert!(argument.get_help().is_some(), "forebay {name}: {} is not explained", argument.get_id());
+            }
+        }
+    }
+}
+
+// What can be given instead is named by who misses it.
+#[test]
+fn a_choice_that_was_not_made_names_all_that_can_be_chosen() {
+    let missing = parse("forebay event verify").unwrap_err();
+    assert!(missing.contains("<ID|--last <N>>"), "{missing}");
+    let both = parse("forebay event verify evt_0192f00000007000800000000000000a --last 3").unwrap_err();
+    assert!(both.contains("cannot be used with"), "{both}");
+    let missing = parse("forebay pack drain orders@2").unwrap_err();
+    assert!(missing.contains("<--to <M>|--dead-letter>"), "{missing}");
+    assert!(parse("forebay pack drain orders@2 --to 3 --dead-letter").is_err());
+    assert!(parse("forebay event verify evt_0192f00000007000800000000000000a --pack orders").is_err());
+}
+
 #[test]
 fn every_verb_is_understood() {
     let event = "evt_0192f00000007000800000000000000a";

@@ -43,22 +43,14 @@ fn an_address_that_could_not_be_called_is_refused_with_its_line() {
                 [destinations.c]\nurl = 'http://c.example:0/'\n[readers.d]\npack = 'd'\norigin = 'http://256.1.1.1'\n\
                 [checkpoints]\nbucket = 'b'\nendpoint = 'https://s3.example:70000'\naccess_key_id = 'i'\n\
                 secret_access_key = 's'\n";
-    check_refused(
-        file,
-        &[],
-        expect![[r#""#]],
-    );
+    check_refused(file, &[], expect![[r#""#]]);
 }
 
 #[test]
 fn a_number_that_no_key_can_have_is_named() {
     let file = "[inbound]\nworkers_per_pack = 18446744073709551616\n\n[destinations.a]\nurl = 'http://a/'\n\
                 weight = 0xffffffffffffffffff\n";
-    check_refused(
-        file,
-        &[],
-        expect![[r#""#]],
-    );
+    check_refused(file, &[], expect![[r#""#]]);
 }
 
 // FLG-1

@@ -28,24 +28,28 @@ pub trait Flow: Send + Sync {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Prepared, Failure>>;
 
-    /// Writes the request that looks up `keys`, with a clock that shows `now`.
+    /// Writes the request that looks up `keys`, with a clock that shows `now`. Not asked of a flow without readers.
     fn encode_read<'a>(
         &'a self,
         reader: &'a Reader,
-        keys: &'a [String],
-        now: Timestamp,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<ReadRequest, Failure>>;
+        _keys: &'a [String],
+        _now: Timestamp,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<ReadRequest, Failure>> {
+        ready(Err(no_reader(reader))).boxed()
+    }
 
-    /// Reads the answer to that request.
+    /// Reads the answer to that request. Not asked of a flow without readers.
     fn decode_read<'a>(
         &'a self,
         reader: &'a Reader,
-        keys: &'a [String],
-        response: ReadResponse,
-        now: Timestamp,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Decoded, Failure>>;
+        _keys: &'a [String],
+        _response: ReadResponse,
+        _now: Timestamp,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Decoded, Failure>> {
+        ready(Err(no_reader(reader))).boxed()
+    }
 
     /// Runs it, with what `prepare` returned and what was read.
     fn run<'a>(
@@ -57,14 +61,16 @@ pub trait Flow: Send + Sync {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
 
-    /// Applies an action that came due, and that the event brought about.
+    /// Applies an action that came due, and that the event brought about. Not asked of a flow that emits none.
     fn apply<'a>(
         &'a self,
-        event: &'a Event,
-        action: &'a DueAction,
-        attempt: u32,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<FlowOutput, Failure>>;
+        _event: &'a Event,
+        _action: &'a DueAction,
+        _attempt: u32,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
+        ready(Err(Failure::new(FailureClass::Rejected, "this flow has no actions"))).boxed()
+    }
 }
 
 impl Flow for LoadedGeneration {
@@ -146,43 +152,12 @@ impl Flow for NoopFlow {
         ready(Ok(Prepared::Run { state: Bytes::new(), reads: Vec::new() })).boxed()
     }
 
-    fn encode_read<'a>(
-        &'a self,
-        reader: &'a Reader,
-        _: &'a [String],
-        _: Timestamp,
-        _: Instant,
-    ) -> BoxFuture<'a, Result<ReadRequest, Failure>> {
-        ready(Err(no_reader(reader))).boxed()
-    }
-
-    fn decode_read<'a>(
-        &'a self,
-        reader: &'a Reader,
-        _: &'a [String],
-        _: ReadResponse,
-        _: Timestamp,
-        _: Instant,
-    ) -> BoxFuture<'a, Result<Decoded, Failure>> {
-        ready(Err(no_reader(reader))).boxed()
-    }
-
     fn run<'a>(
         &'a self,
         _: &'a Event,
         _: u32,
         _: Bytes,
         _: &'a [Reading],
-        _: Instant,
-    ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
-        ready(Ok(FlowOutput::NOTHING)).boxed()
-    }
-
-    fn apply<'a>(
-        &'a self,
-        _: &'a Event,
-        _: &'a DueAction,
-        _: u32,
         _: Instant,
     ) -> BoxFuture<'a, Result<FlowOutput, Failure>> {
         ready(Ok(FlowOutput::NOTHING)).boxed()

@@ -38,7 +38,7 @@ pub use catalog::Generations;
 pub use executors::{ClaimTimes, ExecutorParts, Executors};
 pub use flow::{Flow, NoopFlow};
 pub use heartbeat::{LeaseKeeper, Renewed};
-pub use reads::{CallOutcome, Caller, HttpCaller, ReaderCall, Unconnected, Unread, read_all};
+pub use reads::{Blame, CallOutcome, Caller, HttpCaller, ReaderCall, Unconnected, Unread, read_all};
 pub use signals::Vitals;
 pub use slots::{Reservation, rows_in_work_max};
 

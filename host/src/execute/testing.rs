@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{ClaimTimes, ExecuteOptions, ExecutorParts, Executors, Flow, Generations, SERVED_WORK_TYPES, Unconnected};
 use crate::env::{Env, ManualClock};
-use crate::guest::{Decoded, FlowOutput, Prepared, ReadRequest, ReadResponse};
+use crate::guest::{FlowOutput, Prepared};
 use crate::lanes::{Layout, Shape};
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
@@ -21,7 +21,7 @@ use crate::model::ids::{EventId, WorkItemId};
 use crate::model::message::DueAction;
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
-    Reader, Route, Verification,
+    Route, Verification,
 };
 use crate::model::queue::QueueClass;
 use crate::model::reading::Reading;
@@ -291,27 +291,6 @@ impl Flow for ScriptedFlow {
             }
         }
         .boxed()
-    }
-
-    fn encode_read<'a>(
-        &'a self,
-        _: &'a Reader,
-        _: &'a [String],
-        _: Timestamp,
-        _: Instant,
-    ) -> BoxFuture<'a, Result<ReadRequest, Failure>> {
-        unreachable!("these flows read nothing")
-    }
-
-    fn decode_read<'a>(
-        &'a self,
-        _: &'a Reader,
-        _: &'a [String],
-        _: ReadResponse,
-        _: Timestamp,
-        _: Instant,
-    ) -> BoxFuture<'a, Result<Decoded, Failure>> {
-        unreachable!("these flows read nothing")
     }
 
     fn run<'a>(

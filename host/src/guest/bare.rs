@@ -5,21 +5,20 @@
 
 use std::sync::Arc;
 
-use wasmtime::component::{Component, Linker};
+use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
 
-use super::bindings::forebay::connector::types as wire;
-use super::bindings::{Connector, ConnectorPre};
-use super::generation::event_for_guest;
-use super::imports::{CallState, Entry, link};
-use super::{GuestOptions, LoadError, PackFile, engine};
+use super::contract::returned::{Failure, Prepared};
+use super::contract::{Connector, Linked};
+use super::imports::{CallState, Entry};
+use super::{GuestOptions, LoadError, PackFile, check, engine};
 use crate::model::event::Event;
 use crate::model::pack::Manifest;
 
 /// A component, compiled for its own sake.
 pub struct Bare {
     engine: Engine,
-    pre: ConnectorPre<CallState>,
+    linked: Linked,
     manifest: Arc<Manifest>,
 }
 
@@ -28,11 +27,11 @@ impl Bare {
     pub fn compile(pack: &PackFile, options: &GuestOptions) -> Result<Self, LoadError> {
         let unfit = |error: wasmtime::Error| LoadError(format!("the component cannot be used: {error:#}"));
         let engine = engine::bare(options)?;
+        let imports = &pack.manifest.imports;
+        let built_for = check::check(&pack.component, imports)?.contract;
         let component = Component::new(&engine, &pack.component).map_err(unfit)?;
-        let mut linker = Linker::new(&engine);
-        link(&mut linker, &pack.manifest.imports).map_err(unfit)?;
-        let pre = linker.instantiate_pre(&component).and_then(ConnectorPre::new).map_err(unfit)?;
-        Ok(Self { engine, pre, manifest: Arc::new(pack.manifest.clone()) })
+        let linked = Linked::link(built_for, &engine, imports, &component).map_err(unfit)?;
+        Ok(Self { engine, linked, manifest: Arc::new(pack.manifest.clone()) })
     }
 
     /// Instantiates.
@@ -43,22 +42,19 @@ impl Bare {
     /// `prepare` and, if it wants that, `run`: how many messages came of it.
     pub async fn flow(&self, event: &Event) -> Result<usize, LoadError> {
         let ended = |error: wasmtime::Error| LoadError(format!("the call ended: {error:#}"));
-        let failed = |failure: wire::Failure| LoadError(format!("the guest failed: {failure:?}"));
+        let failed = |failure: Failure| LoadError(format!("the guest failed: {failure:?}"));
         let (mut store, connector) = self.start(event, Entry::Prepare).await?;
-        let argument = event_for_guest(event, 1);
-        let prepared = connector.forebay_connector_flow().call_prepare(&mut store, &argument).await.map_err(ended)?;
-        let wire::Prepared::Run(plan) = prepared.map_err(failed)? else { return Ok(0) };
+        let prepared = connector.prepare(&mut store, event, 1).await.map_err(ended)?;
+        let Prepared::Run(plan) = prepared.map_err(failed)? else { return Ok(0) };
         drop(store);
         let (mut store, connector) = self.start(event, Entry::Run).await?;
-        let argument = event_for_guest(event, 1);
-        let flow = connector.forebay_connector_flow();
-        let output = flow.call_run(&mut store, &argument, &plan.state, &[]).await.map_err(ended)?;
+        let output = connector.run(&mut store, event, 1, &plan.state, &[]).await.map_err(ended)?;
         Ok(output.map_err(failed)?.messages.len())
     }
 
     async fn start(&self, event: &Event, entry: Entry) -> Result<(Store<CallState>, Connector), LoadError> {
         let mut store = Store::new(&self.engine, CallState::for_call(&self.manifest, event, entry));
-        let connector = self.pre.instantiate_async(&mut store).await;
+        let connector = self.linked.instantiate(&mut store).await;
         let connector = connector.map_err(|error| LoadError(format!("it cannot be instantiated: {error:#}")))?;
         Ok((store, connector))
     }

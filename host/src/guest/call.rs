@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
-use super::bindings::Connector;
+use super::contract::Connector;
 use super::failure::{classify, deadline as deadline_failure};
 use super::generation::LoadedGeneration;
 use super::imports::CallState;
@@ -64,7 +64,7 @@ impl Call {
             })
         });
         let instantiated = match store.set_fuel(limits.fuel) {
-            Ok(()) => within(deadline, generation.pre.instantiate_async(&mut store)).await,
+            Ok(()) => within(deadline, generation.linked.instantiate(&mut store)).await,
             Err(error) => Some(Err(error)),
         };
         match instantiated {

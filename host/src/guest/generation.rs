@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use wasmtime::component::{Component, Linker};
+use wasmtime::component::Component;
 use wasmtime::{Engine, Store, Trap};
 
-use super::bindings::forebay::connector::types as wire;
-use super::bindings::{Connector, ConnectorPre};
 use super::cache::ArtifactCache;
 use super::call::{Call, within};
+use super::contract::{ContractVersion, Linked};
 use super::failure::refused;
-use super::imports::{CallState, Entry, link};
+use super::imports::{CallState, Entry};
 use super::output::{output, prepared};
-use super::reads::readings_for_guest;
 use super::rehearsal::Meter;
 use super::ticker::Ticker;
 use super::turns::Places;
@@ -114,12 +112,12 @@ impl GuestHost {
         let given_up = Arc::clone(&abandoned);
         let loading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            check::check(&component, &manifest.imports)?;
+            let built_for = check::check(&component, &manifest.imports)?.contract;
             let compiled = shared.cache.get_or_compile(&shared.engine, &component, &given_up)?;
-            let pre = link_and_try(&shared.engine, &manifest, &compiled)?;
+            let linked = link_and_try(&shared.engine, &manifest, &compiled, built_for)?;
             shared.loaded.fetch_add(1, Ordering::Relaxed);
             let calls = Arc::new(Semaphore::new(manifest.limits.concurrency as usize));
-            Ok(Arc::new(LoadedGeneration { manifest, number, pre, calls, engine: shared }))
+            Ok(Arc::new(LoadedGeneration { manifest, number, linked, calls, engine: shared }))
         });
         match tokio::time::timeout(self.shared.compilation_time_max, loading).await {
             Ok(loaded) => {
@@ -172,34 +170,36 @@ pub(super) fn link_and_try(
     engine: &Engine,
     manifest: &Arc<Manifest>,
     component: &Component,
-) -> Result<ConnectorPre<CallState>, LoadError> {
-    let mut linker = Linker::new(engine);
-    let linked = link(&mut linker, &manifest.imports)
-        .and_then(|()| linker.instantiate_pre(component))
-        .and_then(ConnectorPre::new);
-    let pre = linked.map_err(|error| unfit(&error))?;
+    built_for: ContractVersion,
+) -> Result<Linked, LoadError> {
+    let unfit = |error: wasmtime::Error| unfit(built_for, &error);
+    let linked = Linked::link(built_for, engine, &manifest.imports, component).map_err(unfit)?;
     let mut store = Store::new(engine, CallState::for_trial(manifest));
     store.limiter(|state| &mut state.memory);
-    store.set_fuel(manifest.limits.fuel.min(TRIAL_FUEL_MAX)).map_err(|error| unfit(&error))?;
+    store.set_fuel(manifest.limits.fuel.min(TRIAL_FUEL_MAX)).map_err(unfit)?;
     // Fuel bounds it; nobody else waits for this thread.
     store.set_epoch_deadline(u64::MAX / 2);
-    let instance = pre
+    let instance = linked
         .instance_pre()
         .instantiate(&mut store)
-        .map_err(|error| unstarted(&error, store.data(), &manifest.limits))?;
-    Connector::new(&mut store, &instance).map_err(|error| unfit(&error))?;
-    Ok(pre)
+        .map_err(|error| unstarted(built_for, &error, store.data(), &manifest.limits))?;
+    linked.compare(&mut store, &instance).map_err(unfit)?;
+    Ok(linked)
 }
 
-fn unfit(error: &wasmtime::Error) -> LoadError {
+fn unfit(built_for: ContractVersion, error: &wasmtime::Error) -> LoadError {
     LoadError(format!(
-        "the component does not fit {}: {error:#}. Build it against the contract that this host serves",
-        check::CONTRACT_NAME
+        "the component does not fit {built_for}: {error:#}. Build it against the contract that this host serves"
     ))
 }
 
 /// Why no instance can be made.
-fn unstarted(error: &wasmtime::Error, state: &CallState, limits: &GuestLimits) -> LoadError {
+fn unstarted(
+    built_for: ContractVersion,
+    error: &wasmtime::Error,
+    state: &CallState,
+    limits: &GuestLimits,
+) -> LoadError {
     let reason = match (state.memory.refused(), error.downcast_ref::<Trap>()) {
         (Some(refusal), _) => refused(refusal, limits),
         (None, Some(Trap::OutOfFuel)) => {
@@ -207,14 +207,14 @@ fn unstarted(error: &wasmtime::Error, state: &CallState, limits: &GuestLimits) -
                 .to_owned()
         }
         (None, Some(trap)) => format!("it ends at its start: {trap}"),
-        (None, None) => return unfit(error),
+        (None, None) => return unfit(built_for, error),
     };
     LoadError(format!("the component cannot be instantiated: {reason}"))
 }
 
 /// A generation that is ready to be called.
 pub struct LoadedGeneration {
-    pub(super) pre: ConnectorPre<CallState>,
+    pub(super) linked: Linked,
     pub(super) engine: Arc<SharedEngine>,
     /// Permits of its calls.
     pub(super) calls: Arc<Semaphore>,
@@ -252,9 +252,7 @@ impl LoadedGeneration {
     ) -> Result<Prepared, Failure> {
         let mut call = Call::start(self, CallState::for_call(&self.manifest, event, Entry::Prepare), deadline).await?;
         call.obey(meter);
-        let argument = event_for_guest(event, attempt);
-        let flow = call.connector.forebay_connector_flow();
-        let result = within(deadline, flow.call_prepare(&mut call.store, &argument)).await;
+        let result = within(deadline, call.connector.prepare(&mut call.store, event, attempt)).await;
         call.measure(self, meter);
         prepared(call.finish(self, result)?, &self.manifest)
     }
@@ -282,10 +280,7 @@ impl LoadedGeneration {
     ) -> Result<FlowOutput, Failure> {
         let mut call = Call::start(self, CallState::for_call(&self.manifest, event, Entry::Run), deadline).await?;
         call.obey(meter);
-        let (argument, state) = (event_for_guest(event, attempt), state.to_vec());
-        let readings = readings_for_guest(readings);
-        let flow = call.connector.forebay_connector_flow();
-        let result = within(deadline, flow.call_run(&mut call.store, &argument, &state, &readings)).await;
+        let result = within(deadline, call.connector.run(&mut call.store, event, attempt, &state, readings)).await;
         call.measure(self, meter);
         output(call.finish(self, result)?, &self.manifest, event.received_at)
     }
@@ -299,17 +294,7 @@ impl LoadedGeneration {
         deadline: tokio::time::Instant,
     ) -> Result<FlowOutput, Failure> {
         let mut call = Call::start(self, CallState::for_action(&self.manifest, event, action), deadline).await?;
-        let argument = wire::DueAction {
-            id: action.id.to_string(),
-            namespace: event.namespace.as_str().to_owned(),
-            event_id: event.id.to_string(),
-            name: action.name.clone(),
-            body: action.body.to_vec(),
-            due_at: action.due_at.as_millis(),
-            attempt,
-        };
-        let flow = call.connector.forebay_connector_flow();
-        let result = within(deadline, flow.call_apply(&mut call.store, &argument)).await;
+        let result = within(deadline, call.connector.apply(&mut call.store, event, action, attempt)).await;
         output(call.finish(self, result)?, &self.manifest, action.due_at)
     }
 }
@@ -323,25 +308,5 @@ impl Drop for LoadedGeneration {
 impl std::fmt::Debug for LoadedGeneration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&super::describe(&self.manifest.name, self.number))
-    }
-}
-
-pub(super) fn event_for_guest(event: &Event, attempt: u32) -> wire::Event {
-    wire::Event {
-        id: event.id.to_string(),
-        namespace: event.namespace.as_str().to_owned(),
-        route: event.route.as_str().to_owned(),
-        route_version: event.generation.0,
-        source_key: event.source_key.clone(),
-        delivery_key: event.delivery_key.clone(),
-        received_at: event.received_at.as_millis(),
-        content_type: event.content_type.clone(),
-        headers: event
-            .headers
-            .iter()
-            .map(|header| wire::Header { name: header.name.clone(), value: header.value.to_vec() })
-            .collect(),
-        body: event.body.to_vec(),
-        attempt,
     }
 }

@@ -1,4 +1,4 @@
-//! What a guest can ask of the host: five small interfaces, each linked only if the manifest declares it.
+//! What a guest can ask of the host, whatever version of the contract it asks by (`contract`).
 //!
 //! Invariants:
 //! - Nothing here does I/O, and nothing answers differently to a second attempt of the same event (GST-5).
@@ -7,14 +7,12 @@
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use wasmtime::component::{HasSelf, Linker};
 
-use super::bindings::forebay::connector::{clock, config, diagnostics, log, random, types};
 use super::limits::MemoryLimits;
 use crate::model::event::Event;
 use crate::model::failure::FAILURE_TEXT_BYTES_MAX;
 use crate::model::message::DueAction;
-use crate::model::pack::{GenerationNumber, ImportName, Manifest, Reader};
+use crate::model::pack::{GenerationNumber, Manifest, Reader};
 use crate::model::time::Timestamp;
 
 /// The export that is called: each has a randomness of its own.
@@ -140,60 +138,51 @@ impl CallState {
     }
 }
 
-/// Makes what the manifest declares known to the linker, and nothing else.
-pub(super) fn link(linker: &mut Linker<CallState>, declared: &[ImportName]) -> wasmtime::Result<()> {
-    types::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?;
-    diagnostics::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?;
-    for import in declared {
-        match import {
-            ImportName::Log => log::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
-            ImportName::Config => config::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
-            ImportName::Clock => clock::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
-            ImportName::Random => random::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?,
-        }
-    }
-    Ok(())
+/// How much a line of the guest's log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogLevel {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
 }
 
-impl types::Host for CallState {}
-
-impl log::Host for CallState {
-    fn write(&mut self, level: log::Level, message: String) {
-        let Some(line) = self.log.admit(&message) else { return };
+/// What the guest's imports come down to.
+impl CallState {
+    /// Writes a line to the host's log, as far as the call's bound goes.
+    pub(super) fn write_line(&mut self, level: LogLevel, message: &str) {
+        let Some(line) = self.log.admit(message) else { return };
         if self.muted {
             return;
         }
         let Origin { generation, event, call } = &self.origin;
         match level {
-            log::Level::Trace => tracing::trace!(target: "guest", generation, event, call, "{line}"),
-            log::Level::Debug => tracing::debug!(target: "guest", generation, event, call, "{line}"),
-            log::Level::Info => tracing::info!(target: "guest", generation, event, call, "{line}"),
-            log::Level::Warn => tracing::warn!(target: "guest", generation, event, call, "{line}"),
-            log::Level::Error => tracing::error!(target: "guest", generation, event, call, "{line}"),
+            LogLevel::Trace => tracing::trace!(target: "guest", generation, event, call, "{line}"),
+            LogLevel::Debug => tracing::debug!(target: "guest", generation, event, call, "{line}"),
+            LogLevel::Info => tracing::info!(target: "guest", generation, event, call, "{line}"),
+            LogLevel::Warn => tracing::warn!(target: "guest", generation, event, call, "{line}"),
+            LogLevel::Error => tracing::error!(target: "guest", generation, event, call, "{line}"),
         }
     }
-}
 
-impl config::Host for CallState {
-    fn get(&mut self, name: String) -> Option<String> {
-        self.manifest.settings.get(&name).cloned()
+    /// The pack's setting of this name.
+    pub(super) fn setting(&self, name: &str) -> Option<String> {
+        self.manifest.settings.get(name).cloned()
     }
-}
 
-impl clock::Host for CallState {
-    fn now(&mut self) -> i64 {
-        self.now.as_millis()
+    /// The time, which stands still.
+    pub(super) fn time(&self) -> Timestamp {
+        self.now
     }
-}
 
-impl random::Host for CallState {
-    fn next(&mut self) -> u64 {
+    /// The next of the call's random numbers.
+    pub(super) fn draw(&mut self) -> u64 {
         self.random.next()
     }
-}
 
-impl diagnostics::Host for CallState {
-    fn panicked(&mut self, mut message: String) {
+    /// Keeps what a guest says before it ends.
+    pub(super) fn note_panic(&mut self, mut message: String) {
         message.truncate(message.floor_char_boundary(FAILURE_TEXT_BYTES_MAX));
         self.panic = Some(message);
     }

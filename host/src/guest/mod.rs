@@ -8,11 +8,11 @@
 
 mod artifact;
 mod bare;
-mod bindings;
 mod build;
 mod cache;
 mod call;
 mod check;
+mod contract;
 mod engine;
 mod failure;
 mod generation;
@@ -37,6 +37,7 @@ use bytes::Bytes;
 pub use self::bare::Bare;
 pub use self::build::{BuiltPack, PackBuild, PackReport, Trial, build_pack, check_pack_file, read_pack_file};
 pub use self::check::Surface;
+pub use self::contract::ContractVersion;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};
 pub use self::manifest::parse_manifest;
 pub use self::package::PACK_BYTES_MAX;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-use super::bindings::forebay::connector::types as wire;
+use super::contract::returned::{self, Returned};
 use super::reads::wishes;
 use super::{Due, EmittedAction, EmittedMessage, FlowOutput, Prepared};
 use crate::model::event::Header;
@@ -28,13 +28,10 @@ const HEADERS_MAX: usize = 64;
 const FUTURE_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Takes what `prepare` returned.
-pub(super) fn prepared(
-    result: Result<wire::Prepared, wire::Failure>,
-    manifest: &Manifest,
-) -> Result<Prepared, Failure> {
+pub(super) fn prepared(result: Returned<returned::Prepared>, manifest: &Manifest) -> Result<Prepared, Failure> {
     match result.map_err(failed)? {
-        wire::Prepared::Ignore(reason) => Ok(Prepared::Ignore { reason: shortened(reason) }),
-        wire::Prepared::Run(plan) => {
+        returned::Prepared::Ignore(reason) => Ok(Prepared::Ignore { reason: shortened(reason) }),
+        returned::Prepared::Run(plan) => {
             within_output_bytes(plan.state.len(), manifest)?;
             Ok(Prepared::Run { state: Bytes::from(plan.state), reads: wishes(plan.reads, manifest)? })
         }
@@ -43,7 +40,7 @@ pub(super) fn prepared(
 
 /// Takes what `run` or `apply` returned. Times are judged from `since` on, when the event came or the action was due.
 pub(super) fn output(
-    result: Result<wire::Output, wire::Failure>,
+    result: Returned<returned::Output>,
     manifest: &Manifest,
     since: Timestamp,
 ) -> Result<FlowOutput, Failure> {
@@ -60,14 +57,14 @@ pub(super) fn output(
     Ok(FlowOutput { note: output.note.map(shortened), messages, actions })
 }
 
-pub(super) fn failed(failure: wire::Failure) -> Failure {
+pub(super) fn failed(failure: returned::Failure) -> Failure {
     let (class, reason) = match failure {
-        wire::Failure::Retry(retry) => {
-            (FailureClass::Retry { delay: retry.delay.map(Duration::from_millis) }, retry.reason)
+        returned::Failure::Retry { delay_ms, reason } => {
+            (FailureClass::Retry { delay: delay_ms.map(Duration::from_millis) }, reason)
         }
-        wire::Failure::Reject(reason) => (FailureClass::Rejected, reason),
-        wire::Failure::InvalidInput(reason) => (FailureClass::InvalidInput, reason),
-        wire::Failure::Other(reason) => (FailureClass::Retry { delay: None }, reason),
+        returned::Failure::Reject(reason) => (FailureClass::Rejected, reason),
+        returned::Failure::InvalidInput(reason) => (FailureClass::InvalidInput, reason),
+        returned::Failure::Other(reason) => (FailureClass::Retry { delay: None }, reason),
     };
     Failure::new(class, if reason.is_empty() { "the guest gave no reason".to_owned() } else { reason })
 }
@@ -80,17 +77,17 @@ pub(super) fn within_output_bytes(bytes: usize, manifest: &Manifest) -> Result<(
     Ok(())
 }
 
-fn size(message: &wire::Message) -> usize {
+fn size(message: &returned::Message) -> usize {
     let headers: usize = message.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
     let keys = [&message.ordering_key, &message.idempotency_key].into_iter().flatten().map(String::len).sum::<usize>();
     message.destination.len() + message.body.len() + message.content_type.len() + headers + keys
 }
 
-fn action_size(action: &wire::Action) -> usize {
+fn action_size(action: &returned::Action) -> usize {
     action.name.len() + action.body.len() + action.idempotency_key.as_ref().map_or(0, String::len)
 }
 
-fn checked_action(action: wire::Action, since: Timestamp) -> Result<EmittedAction, Failure> {
+fn checked_action(action: returned::Action, since: Timestamp) -> Result<EmittedAction, Failure> {
     if !(1..=ACTION_NAME_BYTES_MAX).contains(&action.name.len()) {
         let bytes = action.name.len();
         return Err(bad(format!(
@@ -105,18 +102,18 @@ fn checked_action(action: wire::Action, since: Timestamp) -> Result<EmittedActio
     })
 }
 
-fn due(due: wire::Due, since: Timestamp) -> Result<Due, Failure> {
+fn due(due: returned::Due, since: Timestamp) -> Result<Due, Failure> {
     match due {
-        wire::Due::Now => Ok(Due::Now),
-        wire::Due::After(millis) if u128::from(millis) <= FUTURE_MAX.as_millis() => {
+        returned::Due::Now => Ok(Due::Now),
+        returned::Due::After(millis) if u128::from(millis) <= FUTURE_MAX.as_millis() => {
             Ok(Due::After(Duration::from_millis(millis)))
         }
-        wire::Due::After(_) => Err(bad("emitted something that is due in more than ten years")),
-        wire::Due::At(millis) => Ok(Due::At(time(millis, since)?)),
+        returned::Due::After(_) => Err(bad("emitted something that is due in more than ten years")),
+        returned::Due::At(millis) => Ok(Due::At(time(millis, since)?)),
     }
 }
 
-fn checked(message: wire::Message, manifest: &Manifest, since: Timestamp) -> Result<EmittedMessage, Failure> {
+fn checked(message: returned::Message, manifest: &Manifest, since: Timestamp) -> Result<EmittedMessage, Failure> {
     if HeaderValue::from_str(&message.content_type).is_err() || message.content_type.is_empty() {
         return Err(bad("emitted a message whose content-type cannot be sent"));
     }
@@ -153,7 +150,7 @@ fn destination(name: &str, manifest: &Manifest) -> Result<DestinationName, Failu
     }
 }
 
-fn header(header: wire::Header) -> Result<Header, Failure> {
+fn header(header: returned::Header) -> Result<Header, Failure> {
     let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else {
         return Err(bad("emitted a message with a header whose name cannot be sent"));
     };

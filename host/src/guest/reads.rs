@@ -10,8 +10,8 @@ use http::{Method, StatusCode, header};
 use tokio::time::Instant;
 
 use super::LoadedGeneration;
-use super::bindings::forebay::connector::types as wire;
 use super::call::{Call, within};
+use super::contract::returned::{self, Returned};
 use super::imports::{CallState, Entry};
 use super::output::{bad, failed, within_output_bytes};
 use crate::model::failure::{Failure, FailureClass};
@@ -90,8 +90,7 @@ impl LoadedGeneration {
     ) -> Result<ReadRequest, Failure> {
         let state = CallState::for_read(self.manifest(), self.number(), reader, keys, now, Entry::EncodeRead);
         let mut call = Call::start(self, state, deadline).await?;
-        let flow = call.connector.forebay_connector_flow();
-        let result = within(deadline, flow.call_encode_read(&mut call.store, reader.name.as_str(), keys)).await;
+        let result = within(deadline, call.connector.encode_read(&mut call.store, reader, keys)).await;
         request(call.finish(self, result)?, reader, self.manifest())
     }
 
@@ -100,30 +99,21 @@ impl LoadedGeneration {
         &self,
         reader: &Reader,
         keys: &[String],
-        response: ReadResponse,
+        mut response: ReadResponse,
         now: Timestamp,
         deadline: Instant,
     ) -> Result<Decoded, Failure> {
+        // It may be a credential.
+        response.headers.remove(header::SET_COOKIE);
         let state = CallState::for_read(self.manifest(), self.number(), reader, keys, now, Entry::DecodeRead);
         let mut call = Call::start(self, state, deadline).await?;
-        let response = wire::HttpResponse {
-            status: response.status.as_u16(),
-            headers: response.headers.iter().filter(|(name, _)| *name != header::SET_COOKIE).map(shown).collect(),
-            body: response.body.to_vec(),
-        };
-        let flow = call.connector.forebay_connector_flow();
-        let name = reader.name.as_str();
-        let result = within(deadline, flow.call_decode_read(&mut call.store, name, keys, &response)).await;
+        let result = within(deadline, call.connector.decode_read(&mut call.store, reader, keys, &response)).await;
         records(call.finish(self, result)?, keys, self.manifest())
     }
 }
 
-fn shown((name, value): (&HeaderName, &HeaderValue)) -> wire::Header {
-    wire::Header { name: name.as_str().to_owned(), value: value.as_bytes().to_vec() }
-}
-
 /// Takes what `prepare` asks for: readers that there are, keys of bounded length and number, each once.
-pub(super) fn wishes(reads: Vec<wire::Read>, manifest: &Manifest) -> Result<Vec<ReadWish>, Failure> {
+pub(super) fn wishes(reads: Vec<returned::Read>, manifest: &Manifest) -> Result<Vec<ReadWish>, Failure> {
     let asked: usize = reads.iter().map(|read| read.keys.len()).sum();
     if asked > KEYS_PER_EVENT_MAX {
         return Err(bad(format!("asked for {asked} keys: at most {KEYS_PER_EVENT_MAX} are read for one event")));
@@ -164,7 +154,7 @@ fn known<'m>(name: &str, manifest: &'m Manifest) -> Result<&'m Reader, Failure> 
 
 /// Takes the request that `encode-read` returned.
 fn request(
-    result: Result<wire::HttpRequest, wire::Failure>,
+    result: Returned<returned::HttpRequest>,
     reader: &Reader,
     manifest: &Manifest,
 ) -> Result<ReadRequest, Failure> {
@@ -212,11 +202,7 @@ fn allowed(wanted: &HeaderValue, reader: &Reader) -> Result<Authority, Failure> 
 }
 
 /// Takes the records that `decode-read` returned, and leaves out those that nobody asked for.
-fn records(
-    result: Result<Vec<(String, Vec<u8>)>, wire::Failure>,
-    keys: &[String],
-    manifest: &Manifest,
-) -> Result<Decoded, Failure> {
+fn records(result: Returned<returned::Records>, keys: &[String], manifest: &Manifest) -> Result<Decoded, Failure> {
     let returned = result.map_err(failed)?;
     within_output_bytes(returned.iter().map(|(key, value)| key.len() + value.len()).sum(), manifest)?;
     let asked: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
@@ -257,14 +243,4 @@ pub(super) fn recorded(wishes: &[ReadWish], reads: &RecordedReads) -> Result<Vec
         }
     }
     Ok(readings)
-}
-
-/// What `run` gets, as the guest sees it.
-pub(super) fn readings_for_guest(readings: &[Reading]) -> Vec<wire::Reading> {
-    let shown = |reading: &Reading| wire::Reading {
-        reader: reading.reader.as_str().to_owned(),
-        key: reading.key.clone(),
-        value: reading.value.as_ref().map(|value| value.to_vec()),
-    };
-    readings.iter().map(shown).collect()
 }

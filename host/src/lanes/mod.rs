@@ -2,7 +2,8 @@
 //!
 //! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each. [`DestinationLane`] says whether a destination may be called now, and
 //! why not if not. [`Layout`] says which executors serve which queue classes,
-//! [`place`] which runtime looks after which shard, [`WorkRound`] what a shard does next. None knows what time it is, what a message is or
+//! [`place`] which runtime looks after which shard, [`WorkRound`] what a shard does next,
+//! [`Supply`] how much of it while something that it needs is short. None knows what time it is, what a message is or
 //! where it is kept.
 //!
 //! Invariants:
@@ -10,6 +11,7 @@
 //! - No decision's cost depends on how many lanes there are.
 
 mod bounds;
+mod capacity;
 mod circuit;
 mod drr;
 mod held;
@@ -21,6 +23,7 @@ mod two_level;
 mod work;
 
 pub use bounds::{Share, is_owed, work_until};
+pub use capacity::{DESCRIPTORS_FLOOR, DISK_FLOOR, Level, RESOURCES, Resource, Supply, evidence_level};
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
 pub use held::Held;

@@ -21,6 +21,7 @@ pub mod presets;
 pub mod queue;
 pub mod reading;
 pub mod retry;
+pub mod room;
 pub mod time;
 pub mod url;
 pub mod work_item;

@@ -120,7 +120,8 @@ mod tests {
         let host = |url: &str| Host::of(&url.parse().unwrap());
         assert_eq!(host("http://192.0.2.1:80/"), Ok(Host::Address("192.0.2.1".parse().unwrap())));
         assert_eq!(host("http://[2001:db8::1]/"), Ok(Host::Address("2001:db8::1".parse().unwrap())));
-        for name in ["hooks.example.com", "hooks.example.com.", "a_b.example", "xn--bcher-kva.example", "1.2.3.4.example"]
+        for name in
+            ["hooks.example.com", "hooks.example.com.", "a_b.example", "xn--bcher-kva.example", "1.2.3.4.example"]
         {
             assert_eq!(host(&format!("https://{name}/x")), Ok(Host::Name(name.to_owned())));
         }

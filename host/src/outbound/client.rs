@@ -60,7 +60,10 @@ pub enum CallFailure {
     /// The guard refuses the address, or the name is none.
     #[error("{0}")]
     Denied(String),
-    /// There is no connection, or it broke.
+    /// There is no connection.
+    #[error("{0}")]
+    Unreachable(String),
+    /// There was a connection, and it broke.
     #[error("{0}")]
     Broken(String),
     /// The deadline passed.
@@ -105,6 +108,21 @@ impl Client {
     }
 }
 
+#[cfg(test)]
+impl Client {
+    /// A client that may call these networks although they are private.
+    pub(crate) fn allowing(networks: &[&str]) -> Self {
+        let options = ClientOptions {
+            allow_networks: networks.iter().map(|network| (*network).to_owned()).collect(),
+            ca_file: None,
+            deny_addresses: Vec::new(),
+            idle_connections_max: 1,
+            idle_timeout: Duration::from_secs(1),
+        };
+        Self::new(&options).unwrap()
+    }
+}
+
 fn broken(error: &hyper_util::client::legacy::Error) -> CallFailure {
     match cause::<ConnectError>(error) {
         Some(refused @ (ConnectError::Denied(_) | ConnectError::Host(_))) => CallFailure::Denied(refused.to_string()),
@@ -114,7 +132,7 @@ fn broken(error: &hyper_util::client::legacy::Error) -> CallFailure {
             | ConnectError::Dial(_)
             | ConnectError::Tls(_)
             | ConnectError::TimedOut),
-        ) => CallFailure::Broken(failed.to_string()),
+        ) => CallFailure::Unreachable(failed.to_string()),
         None => CallFailure::Broken(format!("the connection broke: {}", innermost(error))),
     }
 }

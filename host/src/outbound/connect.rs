@@ -26,8 +26,9 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use tower::Service;
 
-use super::{cause, innermost};
+use super::channel::{Channels, Counted};
 use super::guard::{Denied, Guard, canonical};
+use super::{cause, innermost};
 use crate::env;
 use crate::model::url::{Host, UrlError, port_of};
 
@@ -98,6 +99,7 @@ fn tls_words(error: &(dyn StdError + 'static)) -> String {
 pub(crate) struct Dialer {
     guard: Arc<Guard>,
     names: Arc<Names>,
+    channels: Channels,
 }
 
 /// The names that may be looked up, each with its lookups under way.
@@ -141,12 +143,17 @@ impl Dialer {
                 }
             }
         }
-        Ok(Self { guard: Arc::new(guard), names: Arc::new(Names::Fixed(lookups)) })
+        Ok(Self { guard: Arc::new(guard), names: Arc::new(Names::Fixed(lookups)), channels: Channels::default() })
     }
 
     /// A dialer for any host: which ones are called is decided before.
     pub(crate) fn for_any(guard: Guard) -> Self {
-        Self { guard: Arc::new(guard), names: Arc::new(Names::Open(Mutex::default())) }
+        Self { guard: Arc::new(guard), names: Arc::new(Names::Open(Mutex::default())), channels: Channels::default() }
+    }
+
+    /// Its connections that are open.
+    pub(crate) fn channels(&self) -> Channels {
+        self.channels.clone()
     }
 
     async fn connect(self, url: Uri) -> Result<TcpStream, ConnectError> {
@@ -193,7 +200,7 @@ pub(crate) async fn dial(guard: &Guard, addresses: Vec<SocketAddr>) -> Result<Tc
 }
 
 impl Service<Uri> for Dialer {
-    type Response = TokioIo<TcpStream>;
+    type Response = Counted;
     type Error = ConnectError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
 
@@ -202,8 +209,9 @@ impl Service<Uri> for Dialer {
     }
 
     fn call(&mut self, url: Uri) -> Self::Future {
+        let channels = self.channels.clone();
         let connecting = self.clone().connect(url);
-        Box::pin(async move { connecting.await.map(TokioIo::new) })
+        Box::pin(async move { connecting.await.map(|stream| TokioIo::new(channels.count(stream))) })
     }
 }
 
@@ -222,7 +230,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = MaybeHttpsStream<Counted>;
     type Error = ConnectError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
 

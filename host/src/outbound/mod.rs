@@ -5,6 +5,7 @@
 //! - No redirect is followed, no proxy asked, no body decompressed.
 //! - Every call has a deadline over lookup, connect, TLS, head and body, and a bound on what is read of its answer.
 
+mod channel;
 mod client;
 mod connect;
 mod guard;
@@ -16,6 +17,7 @@ pub(crate) mod sink;
 
 use std::error::Error as StdError;
 
+pub(crate) use self::channel::Channels;
 pub use self::client::{CallFailure, Client, ClientError, ClientOptions, Response};
 pub(crate) use self::connect::{ConnectError, Connector, Dialer};
 pub(crate) use self::guard::Guard;

@@ -22,7 +22,7 @@ use super::verdict::Verdict;
 use crate::env::{self, Env};
 use crate::model::destination::{Destination, Destinations};
 use crate::model::url::UrlError;
-use crate::outbound::{ConnectError, Connector, Dialer, Guard, cause, innermost};
+use crate::outbound::{Channels, ConnectError, Connector, Dialer, Guard, cause, innermost};
 use crate::secrets::Secret;
 use crate::store::Payload;
 
@@ -32,6 +32,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Calls destinations over HTTP.
 pub(super) struct HttpAdapter {
     client: Client<Connector, Full<Bytes>>,
+    channels: Channels,
     response_bytes_max: usize,
     env: Env,
 }
@@ -57,13 +58,19 @@ impl HttpAdapter {
         env: Env,
     ) -> Result<Self, UrlError> {
         let dialer = Dialer::new(guard, destinations.values().map(|destination| &destination.url))?;
+        let channels = dialer.channels();
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(limits.idle_timeout)
             .pool_max_idle_per_host(limits.idle_connections_max)
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(Connector::new(dialer, tls));
-        Ok(Self { client, response_bytes_max: limits.response_bytes_max, env })
+        Ok(Self { client, channels, response_bytes_max: limits.response_bytes_max, env })
+    }
+
+    /// Its connections that are open.
+    pub(super) fn channels(&self) -> Channels {
+        self.channels.clone()
     }
 
     /// Makes one attempt. `secrets` sign it; none leaves it unsigned.

@@ -26,8 +26,8 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
-pub use adapter::{NativeAnswer, NativeCall};
 pub use adapter::check_secret;
+pub use adapter::{NativeAnswer, NativeCall};
 pub use metrics::describe;
 
 use std::collections::{HashMap, VecDeque};
@@ -53,7 +53,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
-use crate::outbound::{self, Guard};
+use crate::outbound::{self, Channels, Guard};
 use crate::secrets::Secrets;
 use crate::store::{ShardLease, Store};
 
@@ -128,10 +128,23 @@ pub enum Settled {
     Unrecorded,
 }
 
+/// What publishing holds at the moment, and what it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublishLoad {
+    /// Connections to destinations that are open.
+    pub channels: usize,
+    /// How many are needed at the most: one for each message in flight, and the idle ones that are kept.
+    pub channels_max: usize,
+    /// Attempts that are over and whose outcome is not recorded yet.
+    pub outcomes_waiting: usize,
+}
+
 /// Gives work to the publisher; clones share it.
 #[derive(Clone)]
 pub struct Publisher {
     engine: Arc<Engine>,
+    /// Connections, and how many there are at the most.
+    channels: (Channels, usize),
     routes: Arc<HashMap<DestinationName, Arc<Route>>>,
     /// That of every pack's flow.
     flow: Arc<Route>,
@@ -162,7 +175,9 @@ impl Publisher {
             let (http, secrets) = (Arc::clone(&http), secrets.clone());
             Box::new(HttpDestination { http, secrets, destination: destination.clone() })
         };
-        Ok(Self::with(&destinations, adapter, options.in_flight_max, store, env))
+        let publisher = Self::with(&destinations, adapter, options.in_flight_max, store, env);
+        let max = channels_max(options.in_flight_max, destinations.len(), options.idle_connections_max);
+        Ok(Self { channels: (http.channels(), max), ..publisher })
     }
 
     /// A publisher that calls a function of this process for every message, whatever its destination.
@@ -202,6 +217,7 @@ impl Publisher {
         let entrance = Entrance::new(in_flight_max, metrics::in_flight());
         Self {
             engine: Arc::new(Engine { store, env, outcomes, entrance }),
+            channels: (Channels::default(), in_flight_max),
             routes: Arc::new(routes),
             flow: Arc::new(flow),
             runtime: Handle::current(),
@@ -241,11 +257,24 @@ impl Publisher {
         self.routes.get(destination)?.adapter.obstacle(namespace)
     }
 
+    /// What it holds at the moment.
+    pub fn load(&self) -> PublishLoad {
+        let (channels, channels_max) = &self.channels;
+        let outcomes_waiting = self.engine.outcomes.waiting();
+        PublishLoad { channels: channels.open(), channels_max: *channels_max, outcomes_waiting }
+    }
+
     /// Returns when everything that was given to it has settled.
     pub async fn drain(&self) {
         self.unsettled.close();
         self.unsettled.wait().await;
     }
+}
+
+/// How many connections to destinations are needed at the most: one for each message in flight, and the idle ones that are
+/// kept for each destination.
+pub fn channels_max(in_flight_max: usize, destinations: usize, idle_connections_max: usize) -> usize {
+    in_flight_max.saturating_add(destinations.saturating_mul(idle_connections_max))
 }
 
 /// Why the publisher cannot start.

@@ -63,6 +63,13 @@ impl Outcomes {
         Self { store, queues: Mutex::default() }
     }
 
+    /// How many wait to be recorded.
+    pub(super) fn waiting(&self) -> usize {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = |queue: &Arc<Queue>| queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
+        queues.values().map(waiting).sum()
+    }
+
     /// Records an outcome, alone or with others, and settles it. Returns when that is done.
     pub(super) async fn record(&self, finished: Finished) {
         let queue = self.queue(finished.lease.shard);

@@ -11,7 +11,7 @@ use super::*;
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane;
 use crate::model::ids::RuntimeId;
-use crate::model::message::{MessageState, NewMessage, UncertainPolicy};
+use crate::model::message::{MessageState, NewMessage, TooLate, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::outbound::sink::{Answer, Received, Sink};
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
@@ -155,7 +155,7 @@ async fn the_admission_is_durable_before_the_call_and_from_there_a_cancel_comes_
     assert_eq!(received.header("webhook-id"), Some(message.id.to_string().as_str()));
     assert_eq!(fixture.state(message.id).await, MessageState::Publishing);
     let cancelled = fixture.store.cancel(message.id, START).await.unwrap();
-    assert_eq!(cancelled, Cancelled::TooLate(MessageState::Publishing));
+    assert_eq!(cancelled, Cancelled::TooLate(TooLate::Stands(MessageState::Publishing)));
     assert!(settled.try_recv().is_err(), "not before its outcome");
 
     permits.add_permits(1);

@@ -12,7 +12,7 @@ use super::writer::Control;
 use super::{ShardId, ShardLease, Store, StoreError};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
-use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
+use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
 use bytes::Bytes;
 
@@ -89,8 +89,8 @@ pub enum Cancelled {
     Cancelled,
     /// It was cancelled before.
     Already,
-    /// Publish Admission came first, or it had ended.
-    TooLate(MessageState),
+    /// Publish Admission came first, it had ended, or an attempt of it may have arrived.
+    TooLate(TooLate),
     /// There is no such message.
     NotFound,
 }
@@ -141,7 +141,7 @@ impl Resolution {
 pub enum Resolved {
     /// It is settled.
     Resolved,
-    /// It is not uncertain.
+    /// It is not uncertain, and no attempt of it is.
     NotUncertain(MessageState),
     /// There is no such message.
     NotFound,
@@ -155,8 +155,8 @@ pub enum Rescheduled {
         /// Its new generation.
         generation: u32,
     },
-    /// Publish Admission came first, or it had ended.
-    TooLate(MessageState),
+    /// Publish Admission came first, it had ended, or an attempt of it may have arrived.
+    TooLate(TooLate),
     /// There is no such message.
     NotFound,
 }
@@ -263,12 +263,12 @@ impl Store {
         self.writer.control(|reply| Control::Expire(request, reply)).await
     }
 
-    /// Cancels a message unless Publish Admission came first.
+    /// Cancels a message unless Publish Admission came first, or an attempt may have arrived.
     pub async fn cancel(&self, id: MessageId, now: Timestamp) -> Result<Cancelled, StoreError> {
         self.writer.control(|reply| Control::Cancel(Cancel { id, now }, reply)).await
     }
 
-    /// Moves a message to another time unless Publish Admission came first.
+    /// Moves a message to another time unless Publish Admission came first, or an attempt may have arrived.
     pub async fn reschedule(&self, id: MessageId, due_at: Timestamp) -> Result<Rescheduled, StoreError> {
         self.writer.control(|reply| Control::Reschedule(Reschedule { id, due_at }, reply)).await
     }

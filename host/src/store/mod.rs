@@ -76,7 +76,6 @@ pub(crate) mod testing;
 mod tests;
 
 pub use change::QueueMark;
-pub use task::describe;
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
 pub use confirm::{CoverageWatch, Gap, GapKind};
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
@@ -109,6 +108,7 @@ pub use shard_checkpoints::CheckpointRow;
 pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 pub use sweep::{Sweep, SweepCursor};
+pub use task::describe;
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 pub use time::DatabaseTime;

@@ -9,9 +9,9 @@
 //! | `publishing` | what its attempt came to | outcome, under a lease that is not lost |
 //! | `publishing` | `handed_off`, and a WorkItem beside it | outcome of an action |
 //! | `scheduled`, `retry_wait` | `expired` | expiry, under a lease that is not lost |
-//! | `scheduled`, `retry_wait` | `cancelled`, or `scheduled` in a new generation | command |
+//! | `scheduled`, `retry_wait`, no attempt of which is uncertain | `cancelled`, or `scheduled` in a new generation | command |
 //! | `dead` | `scheduled` in a new generation | redrive |
-//! | `uncertain` | `retry_wait`, `published`, `dead` | what an operator found out |
+//! | `uncertain`; `scheduled`, `retry_wait` after an uncertain attempt | `retry_wait`, `published`, `dead` | what an operator found out |
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ use super::statement::Statement;
 use super::stored::{Values, message_state_code};
 use super::unit::{Unit, all_written};
 use crate::model::ids::MessageId;
-use crate::model::message::{AfterAttempt, MessageState};
+use crate::model::message::{self, AfterAttempt, MessageState};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 
@@ -153,18 +153,8 @@ enum Change {
 }
 
 impl Entry {
-    /// Whether it waits for an attempt, and neither is in one nor has ended nor is held.
     fn waits(&self) -> bool {
-        match self.state {
-            MessageState::Scheduled | MessageState::RetryWait => true,
-            MessageState::Publishing
-            | MessageState::Uncertain
-            | MessageState::Published
-            | MessageState::Cancelled
-            | MessageState::Expired
-            | MessageState::Dead
-            | MessageState::HandedOff => false,
-        }
+        self.state.waits()
     }
 
     /// Begins a new generation, whose attempts are counted anew.
@@ -330,8 +320,8 @@ impl<'s> Book<'s> {
         if entry.state == MessageState::Cancelled {
             return Ok(Cancelled::Already);
         }
-        if !entry.waits() {
-            return Ok(Cancelled::TooLate(entry.state));
+        if let Err(too_late) = message::in_time(entry.state, entry.uncertain_attempts) {
+            return Ok(Cancelled::TooLate(too_late));
         }
         entry.state = MessageState::Cancelled;
         entry.finished_at = Some(request.now);
@@ -341,8 +331,8 @@ impl<'s> Book<'s> {
 
     pub(super) fn reschedule(&mut self, request: Reschedule) -> Result<Rescheduled, StoreError> {
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Rescheduled::NotFound) };
-        if !entry.waits() {
-            return Ok(Rescheduled::TooLate(entry.state));
+        if let Err(too_late) = message::in_time(entry.state, entry.uncertain_attempts) {
+            return Ok(Rescheduled::TooLate(too_late));
         }
         Ok(Rescheduled::Rescheduled { generation: entry.begins(request.due_at) })
     }
@@ -362,8 +352,17 @@ impl<'s> Book<'s> {
 
     pub(super) fn resolve(&mut self, request: Resolve) -> Result<Resolved, StoreError> {
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Resolved::NotFound) };
-        if entry.state != MessageState::Uncertain {
+        if !message::is_unsettled(entry.state, entry.uncertain_attempts) {
             return Ok(Resolved::NotUncertain(entry.state));
+        }
+        if entry.waits() && request.resolution == Resolution::Retry {
+            // A claim of it may be on its way to its admission, which must not count any more.
+            entry.generation += 1;
+            entry.attempt = 0;
+        }
+        if request.resolution == Resolution::Dead {
+            // It did not arrive: now somebody knows.
+            entry.uncertain_attempts = 0;
         }
         (entry.state, entry.finished_at) = match request.resolution {
             Resolution::Retry => (MessageState::RetryWait, None),

@@ -4,6 +4,7 @@ mod gates;
 mod preview;
 mod rollout;
 mod verify;
+mod versions;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use rocksdb::{
     ErrorKind, Options, ReadOptions, WriteBatch, WriteBufferManager,
 };
 
+use super::figures::{LEVEL0_SLOWDOWN, LEVEL0_STOP, MEMTABLES_MAX, PENDING_SLOWDOWN, PENDING_STOP};
 use super::frame;
 #[cfg(test)]
 use super::fuse;
@@ -80,6 +81,11 @@ impl Memory {
         let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(buffer_bytes, false, cache.clone());
         Self { cache, buffers, buffer_bytes }
     }
+
+    /// What of it is used.
+    pub(super) fn used_bytes(&self) -> usize {
+        self.cache.get_usage()
+    }
 }
 
 /// An open RocksDB.
@@ -142,6 +148,11 @@ impl Database {
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_level_compaction_dynamic_level_bytes(true);
         let share = memory.buffer_bytes / Family::ALL.len();
+        options.set_max_write_buffer_number(MEMTABLES_MAX);
+        options.set_level_zero_slowdown_writes_trigger(LEVEL0_SLOWDOWN);
+        options.set_level_zero_stop_writes_trigger(LEVEL0_STOP);
+        options.set_soft_pending_compaction_bytes_limit(PENDING_SLOWDOWN);
+        options.set_hard_pending_compaction_bytes_limit(PENDING_STOP);
         options.set_write_buffer_size(share.clamp(64 << 10, WRITE_BUFFER_BYTES_MAX));
         options
     }
@@ -195,10 +206,36 @@ impl Database {
         self.batches.load(Ordering::Relaxed)
     }
 
+    /// A figure of RocksDB's own, of one column family or of the whole; 0 if it has none of this name.
+    pub(super) fn property(&self, family: Option<Family>, name: &str) -> Result<u64, Broken> {
+        let value = match family {
+            Some(family) => self.db.property_value_cf(self.handle(family), name)?,
+            None => self.db.property_value(name)?,
+        };
+        Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
+    }
+
     /// Makes a copy of it in `path`, which must not exist: whole batches only, and every one that has been written. Its tables
     /// are linked, not copied. Writing goes on meanwhile, from other threads.
     pub(super) fn copy(&self, path: &Path) -> Result<(), Broken> {
         Ok(Checkpoint::new(&self.db)?.create_checkpoint(path)?)
+    }
+
+    /// Whether it compacts by itself.
+    #[cfg(test)]
+    pub(super) fn compact_by_itself(&self, is_on: bool) {
+        let value = if is_on { "false" } else { "true" };
+        for family in Family::ALL {
+            self.db.set_options_cf(self.handle(family), &[("disable_auto_compactions", value)]).unwrap();
+        }
+    }
+
+    /// Compacts everything now.
+    #[cfg(test)]
+    pub(super) fn compact_all(&self) {
+        for family in Family::ALL {
+            self.db.compact_range_cf(self.handle(family), None::<&[u8]>, None::<&[u8]>);
+        }
     }
 
     /// A value as it is stored.

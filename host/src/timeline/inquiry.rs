@@ -5,7 +5,7 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::session::{CheckpointReply, RestoredFrom};
-use crate::lanes::{CLASSES, Held, WorkClass};
+use crate::lanes::{CLASSES, Held, Level, Resource, WorkClass};
 use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
@@ -45,6 +45,8 @@ pub struct ShardView {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<Held>,
+    /// What it is short of, and how hard that presses.
+    pub pressing: Vec<(Resource, Level)>,
     /// Where its index was had from.
     pub restored: RestoredFrom,
     /// Rows of the store that were read until the index had caught up.

@@ -19,10 +19,13 @@
 //!
 //! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish` does).
 
+mod actor;
+mod capacity;
 mod checkpoint;
 mod claims;
 mod clock;
 mod database;
+mod figures;
 mod frame;
 #[cfg(test)]
 mod fuse;
@@ -41,6 +44,8 @@ mod signals;
 mod source;
 mod values;
 
+pub use actor::{AFTER_PANIC, AfterTrouble, ShardTrouble};
+pub use capacity::Floors;
 pub use checkpoint::{CheckpointOptions, CheckpointPlace, S3Place};
 pub use inquiry::{LaneView, ShardView, WorkWait};
 pub use session::RestoredFrom;
@@ -52,10 +57,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::actor::Remains;
+use self::capacity::HostFigures;
 use self::checkpoint::Checkpoints;
 use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
@@ -64,11 +70,12 @@ use self::lease::LeaseKeeper;
 use self::placement::{Placement, Presence};
 use self::shard::Shard;
 use crate::env::{self, Env};
-use crate::lanes::{Held, WorkPlan};
+use crate::lanes::{Held, Supply, WorkPlan};
 use crate::model::destination::{Destinations, terms_of};
 use crate::model::ids::RuntimeId;
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
+use crate::model::retry::RetryPolicy;
 use crate::publish::Publisher;
 use crate::store::{CheckpointRow, ShardId, Store};
 
@@ -91,6 +98,10 @@ pub struct TimelineOptions {
     pub claimed_max: usize,
     /// Block cache and write buffers of all shards together, in bytes.
     pub memory_bytes: usize,
+    /// What should stay free on the host. With less of it, less is sent at once; with next to none, nothing is.
+    pub floors: Floors,
+    /// How often, and when, a shard is opened again whose actor panics.
+    pub after_panic: RetryPolicy,
     /// Tenants' shares of service, at most [`crate::lanes::WEIGHT_MAX`]; that of one that is not here is 1.
     pub namespace_weights: BTreeMap<Namespace, u32>,
     /// The widest clock interval that messages are published under.
@@ -129,6 +140,7 @@ struct ShardHandle {
     active: Arc<AtomicBool>,
     elsewhere: Arc<AtomicBool>,
     inquiries: watch::Receiver<Inquiries>,
+    trouble: watch::Receiver<Option<ShardTrouble>>,
     /// Closed once the shard's thread is done.
     done: watch::Receiver<()>,
 }
@@ -158,12 +170,10 @@ impl Timeline {
         let (gates_seen, gates) = watch::channel(None);
         env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
         let time = time_source(&store, &env, &stop);
-        let placement = if store.is_shared() {
-            let (store, env, duration, wake) = (store.clone(), env.clone(), options.lease, woken.clone());
-            Placement::shared(Presence { store, env, runtime, duration, wake }, stop.clone())
-        } else {
-            Placement::alone(&store)
-        };
+        let supply = watch_host(&options, &publisher, &memory, &stop);
+        let presence =
+            Presence { store: store.clone(), env: env.clone(), runtime, duration: options.lease, wake: woken.clone() };
+        let placement = placement(presence, &stop);
         let mut shards = Vec::new();
         for id in (0..store.shard_count()).map(ShardId) {
             let active = Arc::new(AtomicBool::new(false));
@@ -192,6 +202,7 @@ impl Timeline {
                 claimed_max: options.claimed_max,
                 weights: weights.clone(),
                 work,
+                supply: supply.clone(),
                 time: time.clone(),
                 clock_uncertainty_max: options.clock_uncertainty_max,
                 active: active.clone(),
@@ -199,9 +210,11 @@ impl Timeline {
                 inquiries: inquiries_in,
                 wake: woken.clone(),
                 stop: stop.clone(),
+                remains: Remains::default(),
             };
-            let done = start_thread(shard).map_err(|error| cannot(&error))?;
-            shards.push(ShardHandle { active, elsewhere, inquiries, done });
+            let (told, trouble) = watch::channel(None);
+            let done = actor::start(shard, options.after_panic, told).map_err(|error| cannot(&error))?;
+            shards.push(ShardHandle { active, elsewhere, inquiries, trouble, done });
         }
         Ok(Self { shards: shards.into(), destinations, wake })
     }
@@ -221,6 +234,19 @@ impl Timeline {
         let here_or_elsewhere =
             |shard: &ShardHandle| shard.active.load(Ordering::Acquire) || shard.elsewhere.load(Ordering::Acquire);
         self.shards.iter().all(here_or_elsewhere)
+    }
+
+    /// The shards whose actors have panicked here since the start.
+    pub fn troubles(&self) -> Vec<ShardTrouble> {
+        self.shards.iter().filter_map(|shard| shard.trouble.borrow().clone()).collect()
+    }
+
+    /// Of these, the ones that are down now, and are not looked after elsewhere.
+    pub fn troubles_now(&self) -> Vec<ShardTrouble> {
+        let is_down =
+            |shard: &&ShardHandle| !shard.active.load(Ordering::Acquire) && !shard.elsewhere.load(Ordering::Acquire);
+        let troubles = self.shards.iter().filter(is_down).filter_map(|shard| shard.trouble.borrow().clone());
+        troubles.filter(|trouble| trouble.next != AfterTrouble::Opened).collect()
     }
 
     /// Whether this runtime can call a destination.
@@ -287,9 +313,32 @@ fn work_plan(options: &TimelineOptions, shards: u16) -> Result<WorkPlan, Timelin
     })
 }
 
-/// How many file descriptors this many shards take at the most.
+/// Which shards are to be had: all, or the ones that are placed here where runtimes share the store.
+fn placement(presence: Presence, stop: &CancellationToken) -> Placement {
+    if presence.store.is_shared() {
+        Placement::shared(presence, stop.clone())
+    } else {
+        Placement::alone(&presence.store)
+    }
+}
+
+/// What presses on every shard: known before the first one begins.
+fn watch_host(
+    options: &TimelineOptions,
+    publisher: &Publisher,
+    memory: &Arc<Memory>,
+    stop: &CancellationToken,
+) -> watch::Receiver<Supply> {
+    let (directory, floors) = (options.directory.clone(), options.floors);
+    let figures = HostFigures { directory, floors, publisher: publisher.clone(), memory: Arc::clone(memory) };
+    let (supply, measured) = watch::channel(figures.measure());
+    env::spawn("timeline capacity", figures.watch(supply, stop.clone()));
+    measured
+}
+
+/// How many file descriptors this many shards take at the most, with the connections to the place of checkpoints.
 pub fn descriptors(shards: u16) -> usize {
-    usize::from(shards) * FILES_MAX.unsigned_abs() as usize
+    usize::from(shards) * FILES_MAX.unsigned_abs() as usize + checkpoint::CONNECTIONS_MAX
 }
 
 /// The clock that messages are published by: the database's, where runtimes share it.
@@ -300,30 +349,6 @@ fn time_source(store: &Store, env: &Env, stop: &CancellationToken) -> TimeSource
     let (samples, seen) = watch::channel(None);
     env::spawn("database clock", clock::watch_database(store.clone(), env.clone(), samples, stop.clone()));
     TimeSource::Database(seen)
-}
-
-/// Runs a shard on a thread of its own. The receiver closes when the thread ends, however it does.
-fn start_thread(shard: Shard) -> std::io::Result<watch::Receiver<()>> {
-    struct Ending {
-        active: Arc<AtomicBool>,
-        _done: watch::Sender<()>,
-    }
-    impl Drop for Ending {
-        fn drop(&mut self) {
-            self.active.store(false, Ordering::Release);
-            if std::thread::panicking() {
-                tracing::error!("a shard's actor panicked; its messages wait until the host is started again");
-            }
-        }
-    }
-    let (sender, done) = watch::channel(());
-    let runtime = Handle::current();
-    let ending = Ending { active: shard.active.clone(), _done: sender };
-    std::thread::Builder::new().name(format!("shard-{}", shard.id.0)).spawn(move || {
-        let _ending = ending;
-        runtime.block_on(shard.run());
-    })?;
-    Ok(done)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
 mod checkpointing;
+mod pressing;
 mod reconcile;
 mod view;
 mod work;
@@ -25,6 +26,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::pressing::Pressing;
+use super::actor::Remains;
 use super::claims::Claims;
 use super::clock::{Gated, TimeSource, TrustedClock};
 use super::database::Broken;
@@ -38,7 +41,7 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::{Held, WorkBudget, WorkPlan, WorkRound};
+use crate::lanes::{Held, Supply, WorkBudget, WorkPlan, WorkRound};
 use crate::model::destination::Destinations;
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
@@ -54,7 +57,7 @@ const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at messages whose outcome could not be recorded, and after an expiry that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How long a session that ends waits for what is in flight. What has not settled then is the next owner's to settle.
-const DRAIN_MAX: Duration = Duration::from_secs(60);
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(60);
 
 /// Why a session ended.
 #[derive(Debug)]
@@ -69,6 +72,19 @@ pub(super) enum End {
     Store(StoreError),
     /// What renews its lease or reads its feed has ended, which it does not by itself.
     Abandoned,
+}
+
+impl End {
+    /// The word for it in metrics.
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            End::Stopped => "stopped",
+            End::Fenced => "fenced",
+            End::Broken(_) => "broken",
+            End::Store(_) => "store",
+            End::Abandoned => "abandoned",
+        }
+    }
 }
 
 impl From<Broken> for End {
@@ -92,9 +108,12 @@ pub(super) struct Parts {
     /// Tenants' shares of service.
     pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
+    /// What presses on every shard of this runtime.
+    pub supply: watch::Receiver<Supply>,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     pub poll: Duration,
+    pub remains: Remains,
 }
 
 /// An index to begin with.
@@ -147,6 +166,7 @@ pub(super) struct Session {
     work: WorkRound,
     /// What waits and what is in flight, by class.
     budget: WorkBudget,
+    pressing: Pressing,
     /// The lane that is looked at next for whether somebody needs it, and when that is.
     vacate_at: LaneNumber,
     vacate_from: Duration,
@@ -200,6 +220,7 @@ impl Session {
     ) -> Result<Self, Broken> {
         // Room for all that may be claimed: the publisher never waits to settle.
         let (settle, settled) = mpsc::channel(parts.claimed_max);
+        parts.remains.settling(&settle);
         let mut session = Self {
             holding,
             schedule: Schedule::new(Arc::clone(&parts.weights)),
@@ -214,6 +235,7 @@ impl Session {
             settle,
             work: WorkRound::new(parts.work),
             budget: WorkBudget::new(parts.work),
+            pressing: Pressing::default(),
             vacate_at: LaneNumber(0),
             vacate_from: Duration::ZERO,
             due: Look::Now,
@@ -293,6 +315,7 @@ impl Session {
         let monotonic = self.parts.env.clock.monotonic();
         let time = self.clock.read(&*self.parts.env.clock);
         let relied_on = self.parts.env.clock.monotonic() < until;
+        self.measure()?;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
         // What an operator has paused is known before anything is claimed.
         let now = time.ok().filter(|_| relied_on && self.gates_known);
@@ -308,7 +331,7 @@ impl Session {
         self.held = match time {
             Err(_) => Some(Held::ClockGated),
             Ok(_) if !(self.caught_up && self.gates_known && relied_on) => Some(Held::Recovering),
-            Ok(_) if !self.claims.has_room(0) || monotonic < self.refused_until => Some(Held::Capacity),
+            Ok(_) if !self.has_room() || monotonic < self.refused_until => Some(Held::Capacity),
             Ok(_) => None,
         };
         self.report();
@@ -431,7 +454,8 @@ impl Session {
             () = stop.cancelled() => {}
             Ok(()) = self.holding.changed() => self.holding.mark_changed(),
             _ = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => {}
-            Some(page) = self.pages.recv() => self.arrived = Some(page),
+            // One that waits for the index to keep up is not lost over the next.
+            Some(page) = self.pages.recv(), if self.arrived.is_none() => self.arrived = Some(page),
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),

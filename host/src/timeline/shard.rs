@@ -24,9 +24,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::actor::Remains;
 use super::checkpoint::Checkpoints;
 use super::clock::TimeSource;
-use super::database::{Broken, Memory};
+use super::database::Memory;
 use super::gates::Gates;
 use super::index::Unusable;
 use super::inquiry::Inquiries;
@@ -34,7 +35,7 @@ use super::lease::{Holding, LeaseKeeper};
 use super::session::End;
 use super::signals::Signals;
 use crate::env::{self, Env};
-use crate::lanes::WorkPlan;
+use crate::lanes::{Supply, WorkPlan};
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
 use crate::publish::Publisher;
@@ -65,6 +66,8 @@ pub(super) struct Shard {
     /// Tenants' shares of service.
     pub weights: Arc<BTreeMap<Namespace, u32>>,
     pub work: WorkPlan,
+    /// What presses on every shard of this runtime.
+    pub supply: watch::Receiver<Supply>,
     pub time: TimeSource,
     pub clock_uncertainty_max: Duration,
     /// Whether it has caught up and publishes.
@@ -75,27 +78,28 @@ pub(super) struct Shard {
     pub inquiries: watch::Sender<Inquiries>,
     pub wake: watch::Receiver<u64>,
     pub stop: CancellationToken,
+    /// What may outlive an actor that panics.
+    pub remains: Remains,
 }
 
 impl Shard {
     /// Lives until it is stopped.
-    pub(super) async fn run(self) {
-        let signals = Arc::new(Signals::new(self.id));
+    pub(super) async fn run(&self, signals: &Arc<Signals>) {
         let mut pause = RESTART_PAUSE;
         let mut failed = 0;
         while let Some(holding) = self.keeper.acquire(self.id, &self.elsewhere, &self.stop).await {
             let began = self.env.clock.monotonic();
-            let end = self.own(holding, &signals).await;
+            let end = self.own(holding, signals).await;
             if self.env.clock.monotonic() - began > RESTART_PAUSE_MAX {
                 (pause, failed) = (RESTART_PAUSE, 0);
             }
-            self.tell(&end, &signals);
+            self.tell(&end, signals);
             failed = if matches!(end, End::Broken(_)) { failed + 1 } else { failed };
             let Holding::Held { lease, .. } = holding else { continue };
             if let End::Broken(broken) = &end
                 && failed >= TRIES_MAX
                 && self.keeper.placement.is_shared()
-                && self.withdraw(lease, broken, &signals).await
+                && self.withdraw(Some(lease), &broken.to_string(), signals).await
             {
                 (pause, failed) = (RESTART_PAUSE, 0);
                 continue;
@@ -110,12 +114,17 @@ impl Shard {
                 tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
                 continue;
             }
-            env::sleep(pause).await;
+            tokio::select! {
+                () = env::sleep(pause) => {}
+                () = self.stop.cancelled() => break,
+            }
             pause = (pause * 2).min(RESTART_PAUSE_MAX);
         }
     }
 
     fn tell(&self, end: &End, signals: &Signals) {
+        signals.ended(end.as_str());
+        signals.gone();
         match end {
             End::Stopped => {}
             End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
@@ -130,25 +139,24 @@ impl Shard {
         }
     }
 
-    async fn release(&self, lease: ShardLease) {
+    pub(super) async fn release(&self, lease: ShardLease) {
         if let Err(error) = self.store.release_shard(lease).await {
             tracing::warn!(shard = self.id.0, %error, "a shard's lease cannot be given up; it will run out");
         }
     }
 
     /// Leaves the shard to another runtime, for all to see. `false` if that cannot be said now.
-    async fn withdraw(&self, lease: ShardLease, broken: &Broken, signals: &Signals) -> bool {
-        let (runtime, reason, now) = (self.keeper.runtime, broken.to_string(), self.env.now());
-        if let Err(error) = self.store.withdraw(self.id, runtime, WITHDRAWN_FOR, reason, now).await {
+    pub(super) async fn withdraw(&self, lease: Option<ShardLease>, reason: &str, signals: &Signals) -> bool {
+        let (runtime, now) = (self.keeper.runtime, self.env.now());
+        if let Err(error) = self.store.withdraw(self.id, runtime, WITHDRAWN_FOR, reason.to_owned(), now).await {
             tracing::warn!(shard = self.id.0, %error, "others cannot be told now that this runtime cannot open a shard");
             return false;
         }
         signals.withdrawn();
-        tracing::error!(
-            shard = self.id.0, tries = TRIES_MAX, error = %broken,
-            "a shard cannot be opened here and is left to another runtime"
-        );
-        self.release(lease).await;
+        tracing::error!(shard = self.id.0, reason, "a shard cannot be opened here and is left to another runtime");
+        if let Some(lease) = lease {
+            self.release(lease).await;
+        }
         self.keeper.placement.look_again();
         // Where every runtime has withdrawn, its place stays here, and it is tried again.
         tokio::select! {
@@ -162,12 +170,14 @@ impl Shard {
     /// One ownership, from beginning to end.
     async fn own(&self, held: Holding, signals: &Arc<Signals>) -> End {
         let Holding::Held { lease, .. } = held else { return End::Fenced };
+        self.remains.owning(lease);
+        let tasks = &self.remains.tasks;
         let (holding, held) = watch::channel(held);
         // Renews until this function's receiver is gone, so through the restoring and the draining as well.
-        let keeper = env::spawn("shard lease", self.keeper.clone().keep(holding));
+        let keeper = env::spawn("shard lease", tasks.track_future(self.keeper.clone().keep(holding)));
         let end = match self.restore(lease, held, signals).await {
             Ok((session, source, pages)) => {
-                let reading = env::spawn("shard feed", source.run(pages, self.wake.clone()));
+                let reading = env::spawn("shard feed", tasks.track_future(source.run(pages, self.wake.clone())));
                 let stop = self.stop.child_token();
                 let moved = self.keeper.placement.clone().moved(self.id);
                 let giving_up = stop.clone().drop_guard();

@@ -1,6 +1,7 @@
 //! What is counted about the timeline. Labels are shards, closed sets of words, and the first lanes by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{
@@ -8,10 +9,11 @@ use metrics::{
 };
 
 use super::claims::Picked;
+use super::figures::IndexFigures;
 use super::index::{Lane, Unusable};
 use super::schedule::Schedule;
 use super::session::RestoredFrom;
-use crate::lanes::{Circuit, Held};
+use crate::lanes::{Circuit, Held, RESOURCES, Resource, Supply};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
@@ -39,10 +41,18 @@ const CHECKPOINT_UPLOADED: &str = "forebay_timeline_checkpoint_uploaded_bytes_to
 const CHECKPOINTS_REFUSED: &str = "forebay_timeline_checkpoints_refused_total";
 const QUARANTINED: &str = "forebay_timeline_quarantined_total";
 const WITHDRAWALS: &str = "forebay_timeline_withdrawals_total";
+const PRESSURE: &str = "forebay_timeline_pressure";
+const LEVEL0_FILES: &str = "forebay_timeline_index_level0_files";
+const MEMTABLES: &str = "forebay_timeline_index_memtables";
+const PENDING_COMPACTION: &str = "forebay_timeline_index_pending_compaction_bytes";
+const WRITES_STALLED: &str = "forebay_timeline_index_writes_stalled";
+const ENDS: &str = "forebay_timeline_actor_ends_total";
 const EXPIRED: &str = "forebay_timeline_expired_total";
 
 /// Says what the metrics of this module mean.
 pub fn describe() {
+    super::capacity::describe();
+    super::checkpoint::describe();
     describe_gauge!(APPLIED_LAG, "Changes of messages that a shard has not read yet");
     describe_histogram!(LATENESS, Unit::Seconds, "From when a message could be sent to when it was claimed");
     describe_gauge!(HELD, "Lanes whose head is due and not admitted, by the first reason that holds");
@@ -68,12 +78,24 @@ pub fn describe() {
     describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
     describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
     describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
+    describe_gauge!(PRESSURE, "How hard a resource presses on what a shard sends: 0 not, 1 tight, 2 exhausted");
+    describe_gauge!(LEVEL0_FILES, "Files of an index that wait to be sorted in, of the column family that has most");
+    describe_gauge!(MEMTABLES, "Write buffers of an index that wait to be flushed, of the column family that has most");
+    describe_gauge!(
+        PENDING_COMPACTION,
+        Unit::Bytes,
+        "What of an index waits to be compacted, of the column family that has most"
+    );
+    describe_gauge!(WRITES_STALLED, "Whether RocksDB slows (1) or stops (2) the writer of an index");
+    describe_counter!(ENDS, "How often a shard's actor ended, by reason: it began again, unless it was stopped");
     describe_counter!(EXPIRED, "Messages that ended because they were of no more use");
 }
 
 /// What is counted about one shard; looked up once.
 pub(super) struct Signals {
     shard: String,
+    /// The lanes by name that something is shown of.
+    named: Mutex<BTreeSet<(String, String)>>,
     applied_lag: Gauge,
     lateness: Histogram,
     discovery: Histogram,
@@ -84,6 +106,11 @@ pub(super) struct Signals {
     checkpoint_bytes: Gauge,
     at_capacity: Gauge,
     unresolved: Gauge,
+    pressure: [Gauge; RESOURCES],
+    level0_files: Gauge,
+    memtables: Gauge,
+    pending_compaction: Gauge,
+    writes_stalled: Gauge,
     expired: Counter,
 }
 
@@ -92,6 +119,7 @@ impl Signals {
         let name = || shard.0.to_string();
         Self {
             shard: name(),
+            named: Mutex::default(),
             applied_lag: gauge!(APPLIED_LAG, "shard" => name()),
             lateness: histogram!(LATENESS),
             discovery: histogram!(DISCOVERY),
@@ -102,6 +130,12 @@ impl Signals {
             checkpoint_bytes: gauge!(CHECKPOINT_BYTES, "shard" => name()),
             at_capacity: gauge!(AT_CAPACITY, "shard" => name()),
             unresolved: gauge!(UNRESOLVED, "shard" => name()),
+            pressure: Resource::ALL
+                .map(|resource| gauge!(PRESSURE, "shard" => name(), "resource" => resource.as_str())),
+            level0_files: gauge!(LEVEL0_FILES, "shard" => name()),
+            memtables: gauge!(MEMTABLES, "shard" => name()),
+            pending_compaction: gauge!(PENDING_COMPACTION, "shard" => name()),
+            writes_stalled: gauge!(WRITES_STALLED, "shard" => name()),
             expired: counter!(EXPIRED),
         }
     }
@@ -139,6 +173,11 @@ impl Signals {
         counter!(REBUILDS, "shard" => self.shard.clone(), "reason" => reason.as_str()).increment(1);
     }
 
+    /// An ownership of the shard, or its actor, ended.
+    pub(super) fn ended(&self, reason: &'static str) {
+        counter!(ENDS, "shard" => self.shard.clone(), "reason" => reason).increment(1);
+    }
+
     /// Where an index was had from.
     pub(super) fn restored(&self, from: RestoredFrom) {
         counter!(RESTORES, "shard" => self.shard.clone(), "from" => from.as_str()).increment(1);
@@ -159,6 +198,18 @@ impl Signals {
     pub(super) fn newest_checkpoint(&self, newest: Option<(Duration, u64)>) {
         self.checkpoint_age.set(newest.map_or(-1.0, |(age, _)| age.as_secs_f64()));
         self.checkpoint_bytes.set(newest.map_or(0.0, |(_, bytes)| bytes as f64));
+    }
+
+    /// What presses on the shard, and how its index keeps up.
+    pub(super) fn pressing(&self, supply: &Supply, figures: &IndexFigures) {
+        for (gauge, resource) in self.pressure.iter().zip(Resource::ALL) {
+            gauge.set(supply.level(resource).code());
+        }
+        self.level0_files.set(figures.level0_files as f64);
+        self.memtables.set(figures.memtables as f64);
+        self.pending_compaction.set(figures.pending_bytes as f64);
+        let stalled = if figures.is_stopped { 2 } else { u32::from(figures.is_delayed) };
+        self.writes_stalled.set(stalled);
     }
 
     /// A checkpoint was not used.
@@ -199,9 +250,39 @@ impl Signals {
             *pending += lane.pending;
             *in_flight_of_all += destination.in_flight_messages();
         }
-        for ((namespace, destination), (pending, in_flight)) in named {
-            self.lane(namespace, destination, pending, in_flight);
+        self.show_lanes(&named);
+        self.show_counts(reasons, circuits);
+    }
+
+    /// The shard is not this runtime's any more: what was shown of it is another one's to show.
+    pub(super) fn gone(&self) {
+        self.applied_lag.set(0.0);
+        self.clock_gated(false);
+        self.capacity(false, 0, Duration::ZERO);
+        self.newest_checkpoint(None);
+        self.pressing(&Supply::default(), &IndexFigures::default());
+        self.show_lanes(&BTreeMap::new());
+        let none = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
+        self.show_counts(Held::ALL.into_iter().map(|reason| (reason, 0)).collect(), none);
+    }
+
+    /// Shows these lanes, and nothing any more of those that were shown before and are not among them.
+    fn show_lanes(&self, lanes: &BTreeMap<(&str, &str), (u64, u32)>) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|(namespace, destination)| {
+            let stays = lanes.contains_key(&(namespace.as_str(), destination.as_str()));
+            if !stays {
+                self.lane(namespace, destination, 0, 0);
+            }
+            stays
+        });
+        for ((namespace, destination), (pending, in_flight)) in lanes {
+            self.lane(namespace, destination, *pending, *in_flight);
+            named.insert(((*namespace).to_owned(), (*destination).to_owned()));
         }
+    }
+
+    fn show_counts(&self, reasons: BTreeMap<Held, u32>, circuits: BTreeMap<&str, u32>) {
         for (reason, count) in reasons {
             let labels = [("shard", self.shard.clone()), ("reason", reason.as_str().to_owned())];
             gauge!(HELD, &labels).set(f64::from(count));

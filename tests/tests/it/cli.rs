@@ -99,6 +99,53 @@ async fn the_doctor_says_what_it_sees_of_a_host_and_its_directory() -> anyhow::R
     Ok(())
 }
 
+// TL-2, TL-7, WRK-3
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_are_listed_and_a_checkpoint_is_made_when_it_is_asked_for() -> anyhow::Result<()> {
+    let world = World::start(&["github"]).await?;
+    world.deliver(&signed("one", "pull_request", cases::github_body("pull_request"))).await?;
+    world.settle().await?;
+    let (code, shards) = json(&world, &["shard", "list", "--json"]);
+    assert_eq!((code, shards["items"].as_array().map(Vec::len)), (Some(0), Some(1)), "{shards}");
+    let shard = &shards["items"][0];
+    assert!(shard["owner"].is_string() && shard["here"]["applied"].as_u64() > Some(0), "{shard}");
+    assert_eq!(
+        (&shard["here"]["lag"], &shard["here"]["restored"]),
+        (&Value::from(0), &Value::from("store")),
+        "{shard}"
+    );
+    assert_eq!((&shard["trouble"], &shard["checkpoint"]), (&Value::Null, &Value::Null), "{shard}");
+    assert!(shard["here"]["pressing"].is_array(), "{shard}");
+    for resource in ["disk", "descriptors", "channels", "index", "evidence"] {
+        let pressure = format!("forebay_timeline_pressure{{shard=\"0\",resource=\"{resource}\"}}");
+        assert!(world.admin().metric(&pressure).await?.is_some(), "{resource}");
+    }
+    assert!(world.admin().metric("forebay_descriptors_free").await? > Some(0.0));
+    assert_eq!(world.admin().metric("forebay_publish_outcomes_waiting").await?, Some(0.0));
+
+    let (code, made) = json(&world, &["shard", "checkpoint", "0", "--json"]);
+    assert_eq!(code, Some(0), "{made}");
+    assert_eq!(made["checkpoint"]["applied"], shard["here"]["applied"], "{made}");
+    let (_, shards) = json(&world, &["shard", "list", "--json"]);
+    assert_eq!(shards["items"][0]["checkpoint"], made["checkpoint"], "{shards}");
+
+    let said = |arguments: &[&str]| {
+        let output = forebay(&world, arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, text) = said(&["shard", "checkpoint", "0"]);
+    assert!(code == Some(0) && text.starts_with("shard 0 has a checkpoint of "), "{code:?} {text}");
+    let (code, table) = said(&["shard", "list"]);
+    let header = ["SHARD", "OWNER", "EPOCH", "APPLIED", "LAG", "PENDING", "IN FLIGHT", "LANES", "CHECKPOINT", "HELD"];
+    assert!(code == Some(0) && header.iter().all(|word| table.contains(word)), "{table}");
+    let owner = shard["owner"].as_str().unwrap_or_default();
+    assert!(table.lines().nth(1).is_some_and(|row| row.starts_with('0') && row.contains(owner)), "{table}");
+
+    assert_eq!(said(&["shard", "checkpoint", "7"]).0, Some(3), "there is no such shard");
+    assert_eq!(said(&["shard", "checkpoint", "first"]).0, Some(2), "that is no number");
+    Ok(())
+}
+
 // TL-5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_cancelled_in_time_or_the_answer_is_too_late() -> anyhow::Result<()> {

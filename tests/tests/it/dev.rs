@@ -16,10 +16,15 @@ struct Session {
 
 impl Session {
     fn begin(folder: &Path, more: &[&str]) -> anyhow::Result<Self> {
+        Self::of(Path::new("orders"), folder, more)
+    }
+
+    /// One over the pack in another folder.
+    fn of(pack: &Path, folder: &Path, more: &[&str]) -> anyhow::Result<Self> {
         let output = folder.join("output");
         let said = std::fs::File::create(&output)?;
         let mut command = Command::new(paths::binary());
-        command.arg("dev").arg("orders").args(more).current_dir(folder).env("FOREBAY_GUEST_TARGET_DIR", guests());
+        command.arg("dev").arg(pack).args(more).current_dir(folder).env("FOREBAY_GUEST_TARGET_DIR", guests());
         command.arg("--intake").arg(free_address()?.to_string()).arg("--admin").arg(free_address()?.to_string());
         command.stdin(Stdio::piped()).stdout(said.try_clone()?).stderr(said).kill_on_drop(true);
         Ok(Self { child: command.spawn()?, output })
@@ -130,5 +135,20 @@ async fn a_signed_route_gets_a_secret_and_a_signature_and_a_destination_a_receiv
     session.says("-> warehouse now: \"world\"", 1).await?;
     session.says("arrived at warehouse: \"world\"", 1).await?;
     session.interrupt().await?;
+    Ok(())
+}
+
+// GST-4: what readers are given and send is the host's to add; here it is made up, and answered on this machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pack_that_reads_gets_its_secret_and_the_answers_of_the_fixture() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let hubspot = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-examples/hubspot").canonicalize()?;
+    let mut session = Session::of(&hubspot, folder.path(), &["--send", "contacts"])?;
+    session.says("arrived at crm: ", 3).await?;
+    session.says("ada@example.com", 1).await?;
+    session.types("throttled").await?;
+    session.says("read_failed: reader `contacts`: the provider answered 429", 1).await?;
+    let said = session.interrupt().await?;
+    assert!(!said.contains("there is no secret") && !said.contains("the fixture has no answer"), "{said}");
     Ok(())
 }

@@ -149,6 +149,30 @@ async fn a_contact_that_spoils_the_call_fails_its_own_event_only() -> anyhow::Re
     Ok(())
 }
 
+// GST-2: one bad key fails its events only, where the provider may be down as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_contact_that_the_provider_fails_over_fails_its_own_event_only_and_is_tried_again() -> anyhow::Result<()> {
+    let setting = Setting::start().await?;
+    setting.provider.behave(Behaviour { crashing: BTreeSet::from([13]), ..Behaviour::default() });
+    let changes: Vec<Value> = (1..=30).map(|contact| change(contact, contact, NOW)).collect();
+    let events = setting.deliver(&changes).await?;
+    for (index, event) in events.iter().enumerate() {
+        if index == 12 {
+            let item = setting.until(event, "delayed").await?;
+            assert_eq!(item["failure"]["class"], "read_failed", "{item}");
+            assert_eq!(item["failure"]["message"], "reader `contacts`: the provider answered 500");
+        } else {
+            let item = setting.until(event, "done").await?;
+            assert_eq!(item["attempt"], 1, "{item}");
+        }
+    }
+    // It is mended, and nothing else is needed.
+    setting.provider.behave(Behaviour::default());
+    setting.until(&events[12], "done").await?;
+    assert!(setting.metric("unavailable").await? >= 2.0);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_is_busy_is_asked_again_when_it_said_so() -> anyhow::Result<()> {
     let setting = Setting::start().await?;

@@ -43,9 +43,11 @@ async fn a_missing_secret_is_said_at_the_start_and_is_why_messages_wait() -> any
     body["action"] = "opened".into();
     world.deliver(&signed("one", "pull_request", body.to_string())).await?;
     let waiting = "/api/v1/messages?state=retry_wait";
-    let messages = wait::until("an attempt failed", async || world.admin().get(waiting).await, |found| {
-        found["items"].as_array().is_some_and(|items| !items.is_empty())
-    });
+    let messages = wait::until(
+        "an attempt failed",
+        async || world.admin().get(waiting).await,
+        |found| found["items"].as_array().is_some_and(|items| !items.is_empty()),
+    );
     let id = messages.await?["items"][0]["id"].as_str().expect("it has an id").to_owned();
     let why = world.admin().get(&format!("/api/v1/messages/{id}/why")).await?;
     let explanation = why["explanation"].as_str().expect("there is one");

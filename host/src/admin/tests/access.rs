@@ -66,7 +66,11 @@ async fn what_cannot_be_understood_is_named() {
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", ""),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", "{}"),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"due_at":"tomorrow"}"#),
-        ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"due_at":"1969-01-01T00:00:00Z"}"#),
+        (
+            "POST",
+            "/api/v1/messages/msg_00000000000000000000000000000000/reschedule",
+            r#"{"due_at":"1969-01-01T00:00:00Z"}"#,
+        ),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"delay_ms":-1}"#),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"delay_ms":1000000000000}"#),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"delay":1}"#),

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::{Desk, NOW, shown};
+use crate::admin::health::timeline_trouble;
+use crate::admin::wire;
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::store::testing::LEASE;
 use crate::store::{AdmissionRequest, CheckpointRow, OutcomeRecord, ShardId};
+use crate::timeline::{AfterTrouble, ShardTrouble};
 
 impl Desk {
     async fn json(&self, path: &str) -> Value {
@@ -24,10 +28,19 @@ impl Desk {
 
     /// Has an attempt of a message end so.
     async fn end(&self, id: MessageId, after: AfterAttempt) {
+        self.end_as(id, after, false).await;
+    }
+
+    /// Has one end without anybody knowing what it did.
+    async fn end_unknown(&self, id: MessageId, after: AfterAttempt) {
+        self.end_as(id, after, true).await;
+    }
+
+    async fn end_as(&self, id: MessageId, after: AfterAttempt, uncertain: bool) {
         let lease = self.store.acquire_shard(ShardId(0), self.shared.runtime(), LEASE, NOW).await.unwrap().unwrap();
         self.store.admit(lease, vec![AdmissionRequest { id, generation: 1 }], NOW).await.unwrap();
         let error = Some("it answered 400".to_owned());
-        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain: false, status: Some(400), error };
+        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain, status: Some(400), error };
         assert_eq!(self.store.record_outcomes(lease, vec![record], NOW).await.unwrap(), [true]);
         self.store.release_shard(lease).await.unwrap();
     }
@@ -119,6 +132,25 @@ async fn an_uncertain_message_is_settled_as_an_operator_says() {
     assert_eq!(resolved["state"], json!("published"));
 }
 
+// TL-5, TL-6
+#[tokio::test]
+async fn a_command_to_what_may_have_arrived_is_too_late_and_says_what_to_do() {
+    let desk = Desk::open(None).await;
+    let id = desk.due().await;
+    desk.end_unknown(id, AfterAttempt::RetryAt(NOW + LEASE)).await;
+    for (what, body) in [("cancel", ""), ("reschedule", r#"{"delay_ms":1}"#)] {
+        let answer = desk.post(&format!("/api/v1/messages/{id}/{what}"), body).await;
+        expect![[
+            r#"409 {"error":{"code":"too_late","message":"it is too late: the message is retry_wait, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`","state":"retry_wait"}}"#
+        ]]
+        .assert_eq(&shown(&answer));
+    }
+    let why = desk.why(id).await;
+    assert!(why["advice"].as_str().unwrap().contains(&format!("forebay message resolve {id} --as")), "{why}");
+    let resolved = desk.post(&format!("/api/v1/messages/{id}/resolve"), r#"{"as":"dead"}"#).await.json().unwrap();
+    assert_eq!((&resolved["state"], &resolved["uncertain_attempts"]), (&json!("dead"), &json!(0)));
+}
+
 // TL-7
 #[tokio::test]
 async fn shards_are_listed_with_their_owners() {
@@ -129,6 +161,27 @@ async fn shards_are_listed_with_their_owners() {
     assert_eq!(shards[0]["owner"], json!(runtime.to_string()));
     assert_eq!((&shards[0]["shard"], &shards[0]["epoch"], &shards[0]["here"]), (&json!(0), &json!(1), &Value::Null));
     assert_eq!((&shards[0]["checkpoint"], &shards[0]["withdrawn"]), (&Value::Null, &json!([])));
+}
+
+// TL-7
+#[test]
+fn an_actor_that_panicked_is_told_of_with_what_comes_next() {
+    let (shard, reason) = (ShardId(3), "no such thing".to_owned());
+    let said = |next| wire::Trouble::from(ShardTrouble { shard, panics: 2, reason: reason.clone(), next }).sentence(3);
+    let begin = "the actor of shard 3 panicked, 2 times in a row, and ";
+    for (next, words) in [
+        (AfterTrouble::Opened, "was begun again"),
+        (AfterTrouble::OpenedAt(NOW), "is begun again at 2030-01-01T00:00:00.000Z"),
+        (AfterTrouble::LeftToOthers, "is left to another runtime"),
+        (AfterTrouble::Down, "is not begun again before the host is"),
+    ] {
+        assert_eq!(said(next), format!("{begin}{words}: no such thing"));
+    }
+    let down = ShardTrouble { shard, panics: 2, reason: reason.clone(), next: AfterTrouble::Down };
+    let reasons = timeline_trouble(vec![down], false);
+    assert_eq!(reasons[0], said(AfterTrouble::Down), "the host is not ready, and says why");
+    assert!(reasons[1].starts_with("the timeline is not publishing"), "{reasons:?}");
+    assert!(timeline_trouble(Vec::new(), true).is_empty());
 }
 
 // TL-2, TL-7

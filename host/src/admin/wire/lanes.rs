@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
+use crate::lanes::{Level, Resource};
 use crate::model::destination_lane::OrderingDomain;
 use crate::store::{CheckpointRow, GateRow, ShardRow, Withdrawal};
-use crate::timeline::{self, LaneView, ShardView};
+use crate::timeline::{self, AfterTrouble, LaneView, ShardTrouble, ShardView};
 
 /// `GET /api/v1/lanes`: what this runtime knows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -163,8 +164,25 @@ pub struct Shard {
     pub checkpoint: Option<Checkpoint>,
     /// Runtimes that cannot open it and have left it to others.
     pub withdrawn: Vec<Withdrawn>,
+    /// What became of its actor in the runtime that was asked, if it panicked there since the start; else null.
+    #[serde(default)]
+    pub trouble: Option<Trouble>,
     /// What its owner knows; null if that is another runtime than the one that was asked.
     pub here: Option<ShardHere>,
+}
+
+/// A shard whose actor panicked.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Trouble {
+    /// How often in a row.
+    pub panics: u32,
+    /// What the last panic said.
+    pub reason: String,
+    /// `opened` if it was begun again, `waiting` if it will be, `left` if it is left to another runtime, `down` if it is not begun
+    /// again before the host is.
+    pub next: String,
+    /// When it is begun again, if it will be.
+    pub at: Option<String>,
 }
 
 /// A checkpoint of a shard's index.
@@ -213,6 +231,9 @@ pub struct ShardHere {
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
     pub held: Option<String>,
+    /// What it is short of: less is sent at once while something is tight, nothing while something is exhausted.
+    #[serde(default)]
+    pub pressing: Vec<Pressing>,
     /// Where its index was had from: `here`, `checkpoint` or `store`.
     pub restored: String,
     /// Rows of the store that were read until the index had caught up.
@@ -220,6 +241,15 @@ pub struct ShardHere {
     /// How long its work classes had to wait for a turn.
     #[serde(default)]
     pub waits: Vec<WorkWait>,
+}
+
+/// Something that a shard is short of.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Pressing {
+    /// `disk`, `descriptors`, `channels`, `index` or `evidence`.
+    pub resource: String,
+    /// `tight` or `exhausted`.
+    pub level: String,
 }
 
 /// How long a work class had to wait for a turn, in records that others did meanwhile.
@@ -242,6 +272,31 @@ impl From<CheckpointRow> for Checkpoint {
 impl From<Withdrawal> for Withdrawn {
     fn from(row: Withdrawal) -> Self {
         Self { runtime: row.runtime.to_string(), until: rfc3339(row.until), reason: row.reason }
+    }
+}
+
+impl From<ShardTrouble> for Trouble {
+    fn from(trouble: ShardTrouble) -> Self {
+        let (next, at) = match trouble.next {
+            AfterTrouble::Opened => ("opened", None),
+            AfterTrouble::OpenedAt(at) => ("waiting", Some(rfc3339(at))),
+            AfterTrouble::LeftToOthers => ("left", None),
+            AfterTrouble::Down => ("down", None),
+        };
+        Self { panics: trouble.panics, reason: trouble.reason, next: next.to_owned(), at }
+    }
+}
+
+impl Trouble {
+    /// What happened to a shard, in a sentence without its end.
+    pub fn sentence(&self, shard: u16) -> String {
+        let next = match (self.next.as_str(), &self.at) {
+            ("opened", _) => "was begun again".to_owned(),
+            (_, Some(at)) => format!("is begun again at {at}"),
+            ("left", _) => "is left to another runtime".to_owned(),
+            (_, None) => "is not begun again before the host is".to_owned(),
+        };
+        format!("the actor of shard {shard} panicked, {} times in a row, and {next}: {}", self.panics, self.reason)
     }
 }
 
@@ -288,6 +343,7 @@ impl From<ShardRow> for Shard {
             last_seq: row.last_seq,
             checkpoint: None,
             withdrawn: Vec::new(),
+            trouble: None,
             here: None,
         }
     }
@@ -302,10 +358,17 @@ impl From<ShardView> for ShardHere {
             in_flight: view.in_flight,
             lanes: view.lanes,
             held: view.held.map(|held| held.as_str().to_owned()),
+            pressing: view.pressing.into_iter().map(Pressing::from).collect(),
             restored: view.restored.as_str().to_owned(),
             rows_read: view.rows_read,
             waits: view.waits.iter().map(WorkWait::from).collect(),
         }
+    }
+}
+
+impl From<(Resource, Level)> for Pressing {
+    fn from((resource, level): (Resource, Level)) -> Self {
+        Self { resource: resource.as_str().to_owned(), level: level.as_str().to_owned() }
     }
 }
 

@@ -54,7 +54,7 @@ struct Report {
 pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     let shared = arguments.shared;
     let (reply, limit) = if arguments.deliver { (Reply::OK, DELIVERED_AT_ONCE) } else { (Reply::Late(HELD), 1) };
-    let receiver = Receiver::start(move |_| reply).await?;
+    let receiver = Receiver::start(move |_| reply.clone()).await?;
     let limit = format!("in_flight_messages = {limit}\ndeadline_ms = 300_000");
     let settings = format!("{LOOPBACK_ALLOWED}{}", destination("notifications", receiver.address, &limit));
     let site = Site::new(std::env::current_exe()?, vec![shared.pack.clone()], &settings)?;

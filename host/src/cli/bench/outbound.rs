@@ -27,7 +27,7 @@ use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, NativeAnswer, NativeCall, Publisher};
 use crate::store::{CLAIM_ROWS_MAX, Disposition, Finish, Finished};
-use crate::timeline::{CheckpointOptions, CheckpointPlace, Timeline, TimelineOptions};
+use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, Timeline, TimelineOptions};
 
 /// Messages that one execution emits.
 const MESSAGES_PER_FINISH: usize = 100;
@@ -232,6 +232,8 @@ impl Outbound {
             poll: Duration::from_millis(500),
             claimed_max: CLAIMED_MAX,
             memory_bytes: MEMORY_BYTES,
+            floors: Floors::default(),
+            after_panic: AFTER_PANIC,
             namespace_weights: BTreeMap::new(),
             clock_uncertainty_max: Duration::from_secs(1),
             checkpoints: CheckpointOptions {

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use http::Request;
 use http_body_util::Full;
 
+use super::provider::Provider;
 use super::sign;
 use crate::admin::wire;
 use crate::cli::client::Client;
@@ -34,6 +35,8 @@ pub(super) struct Deliverer {
     /// Where providers reach the host, for signatures that cover it.
     pub(super) public_url: Option<String>,
     pub(super) namespace: String,
+    /// Who answers the packs' readers, if it is nobody of the configuration's.
+    pub(super) provider: Option<Arc<Provider>>,
     pub(super) env: Env,
 }
 
@@ -46,6 +49,9 @@ impl Deliverer {
         manifest: &Manifest,
     ) -> anyhow::Result<String> {
         let mut fixture = fixture::read(&folder.join(fixture::FOLDER), name, manifest)?;
+        if let Some(provider) = &self.provider {
+            provider.expect(manifest.name.as_str(), std::mem::take(&mut fixture.answers))?;
+        }
         let now = self.env.now();
         sign::renew(&mut fixture, now)?;
         if let Some(secret) = sign::secret_of(fixture.route) {

@@ -7,6 +7,7 @@
 mod author;
 mod build;
 mod deliver;
+mod provider;
 mod sign;
 mod site;
 mod watch;
@@ -25,6 +26,8 @@ use tokio::sync::{Mutex, mpsc};
 use self::author::{Action, Author, FixtureName, Happened, PackIndex};
 use self::build::{Builder, Serving};
 use self::deliver::Deliverer;
+use self::provider::Provider;
+use self::site::ReaderName;
 use self::watch::Watch;
 use super::client::Client;
 use super::exit::Failure;
@@ -39,9 +42,9 @@ use crate::model::pack::Manifest;
 use crate::telemetry;
 
 const HELP: &str = "\
-A host runs in this process, with a folder of its own that is gone afterwards, or with --data. Without
---config, secrets are made up, fixtures are signed with them, and a receiver on this machine takes
-whatever the packs emit, and shows it.
+A host runs in this process, with a folder of its own that is gone afterwards, or with --data. Without --config, secrets are \
+made up, fixtures are signed with them, readers get the \"answers\" of the fixture that was sent, and a receiver on this \
+machine takes whatever the packs emit, and shows it.
 
 Typed in, with Enter:
   NAME or number   send that fixture
@@ -52,7 +55,8 @@ Typed in, with Enter:
 
 Examples:
   forebay dev orders
-  forebay dev orders billing --send new-order";
+  forebay dev orders billing --send new-order
+  forebay dev orders --config forebay.toml --secrets secrets";
 
 /// Between two looks at what was saved.
 const LOOK: Duration = Duration::from_millis(200);
@@ -114,6 +118,7 @@ struct Built {
 struct Workshop {
     packs: Vec<Pack>,
     destinations: BTreeSet<String>,
+    readers: BTreeSet<ReaderName>,
     deliverer: Deliverer,
     builder: Builder,
     /// One fixture at a time: what comes of it is said in one piece.
@@ -146,21 +151,23 @@ impl Workshop {
         let folder = tempfile::Builder::new().prefix("forebay-dev-").tempdir()?;
         let data = arguments.data.clone().unwrap_or_else(|| folder.path().join("data"));
         let secrets = arguments.secrets.clone().unwrap_or_else(|| folder.path().join("secrets"));
-        let declared =
-            packs.iter().filter_map(|pack| pack.manifest.as_ref()).flat_map(|manifest| &manifest.destinations);
+        let manifests = || packs.iter().filter_map(|pack| pack.manifest.as_ref());
+        let declared = manifests().flat_map(|manifest| &manifest.destinations);
         let destinations: BTreeSet<String> = declared.map(ToString::to_string).collect();
-        let (file, receiver) = match &arguments.config {
-            Some(file) => (file.clone(), None),
+        let readers: BTreeSet<ReaderName> = manifests().flat_map(|manifest| site::readers(manifest)).collect();
+        let (file, receiver, provider) = match &arguments.config {
+            Some(file) => (file.clone(), None, None),
             None => {
-                let receiver = Receiver::start(arrived).await?;
+                let (receiver, provider) = (Receiver::start(arrived).await?, Provider::start().await?);
                 let file = folder.path().join("forebay.toml");
-                std::fs::write(&file, site::configuration(&destinations, receiver.address))?;
-                (file, Some(receiver))
+                let text = site::configuration(&destinations, receiver.address, &readers, provider.address());
+                std::fs::write(&file, text)?;
+                (file, Some(receiver), Some(Arc::new(provider)))
             }
         };
         if arguments.secrets.is_none() {
             std::fs::create_dir(&secrets)?;
-            for manifest in packs.iter().filter_map(|pack| pack.manifest.as_ref()) {
+            for manifest in manifests() {
                 site::make_secrets(manifest, &secrets, &env)?;
             }
         }
@@ -176,13 +183,15 @@ impl Workshop {
             "a host runs: deliveries http://{intake}/in/{namespace}/ROUTE, questions http://{}",
             running.admin_addr()
         ));
-        let deliverer = Deliverer { intake, client: client.clone(), secrets, public_url, namespace, env: env.clone() };
+        let deliverer =
+            Deliverer { intake, client: client.clone(), secrets, public_url, namespace, provider, env: env.clone() };
         let builder = Builder { client, target_directory: arguments.target_directory.clone(), env };
         let makes_secrets = arguments.secrets.is_none();
         let sending = Arc::new(Mutex::new(()));
         let workshop = Self {
             packs,
             destinations,
+            readers,
             deliverer,
             builder,
             sending,
@@ -307,6 +316,10 @@ impl Workshop {
         }
         for new in manifest.destinations.iter().filter(|name| !self.destinations.contains(name.as_str())) {
             say(&format!("`{new}` is no destination of this host: what is sent there waits. Start forebay dev again"));
+        }
+        let own_provider = self.deliverer.provider.is_some();
+        for (_, new) in site::readers(&manifest).filter(|reader| own_provider && !self.readers.contains(reader)) {
+            say(&format!("reader `{new}` calls its own host: start forebay dev again, and fixtures answer it"));
         }
         self.packs[index].manifest = Some(manifest);
         self.packs[index].serves = true;

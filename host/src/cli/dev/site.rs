@@ -1,10 +1,10 @@
 //! What a host needs so that an author can begin with nothing but a pack: a configuration, secrets, somewhere to send to.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use data_encoding::BASE64;
@@ -12,12 +12,27 @@ use data_encoding::BASE64;
 use super::sign::secret_of;
 use crate::env::Env;
 use crate::model::pack::Manifest;
+use crate::secrets::folder_of_pack;
 
 /// The tenant of an author who names none.
 pub(super) const NAMESPACE: &str = "default";
 
-/// The configuration of a host on whose machine `receiver` takes what is sent to these destinations.
-pub(super) fn configuration(destinations: &BTreeSet<String>, receiver: SocketAddr) -> String {
+/// A reader: its pack's name and its own.
+pub(super) type ReaderName = (String, String);
+
+/// The readers of a pack.
+pub(super) fn readers(manifest: &Manifest) -> impl Iterator<Item = ReaderName> {
+    manifest.readers.iter().map(|reader| (manifest.name.to_string(), reader.name.to_string()))
+}
+
+/// The configuration of a host on whose machine `receiver` takes what is sent to these destinations, and `provider` answers
+/// these readers.
+pub(super) fn configuration(
+    destinations: &BTreeSet<String>,
+    receiver: SocketAddr,
+    readers: &BTreeSet<ReaderName>,
+    provider: SocketAddr,
+) -> String {
     let mut text = format!(
         "namespaces = [\"{NAMESPACE}\"]\n[intake]\npublic_url = \"https://dev.localhost\"\n\
          [publish]\nallow_networks = [\"127.0.0.0/8\"]\n"
@@ -25,21 +40,34 @@ pub(super) fn configuration(destinations: &BTreeSet<String>, receiver: SocketAdd
     for name in destinations {
         text.push_str(&format!("[destinations.{name}]\nurl = \"http://{receiver}/{name}\"\n"));
     }
+    for (index, (pack, reader)) in readers.iter().enumerate() {
+        let origin = format!("http://{provider}/{pack}/{reader}");
+        text.push_str(&format!(
+            "[readers.reader-{index}]\npack = \"{pack}\"\nreader = \"{reader}\"\norigin = \"{origin}\"\n"
+        ));
+    }
     text
 }
 
-/// Makes a secret for each that the pack's routes ask for and that is not there. Returns the names of those made.
+/// Makes a secret for each that the pack's routes and readers ask for and that is not there. Returns the files made.
 pub(super) fn make_secrets(manifest: &Manifest, folder: &Path, env: &Env) -> io::Result<Vec<String>> {
+    let of_pack = folder_of_pack(&manifest.name);
+    let of_routes = manifest.routes.iter().filter_map(secret_of).map(str::to_owned);
+    let of_readers = manifest.readers.iter().flat_map(|reader| &reader.secret_headers);
+    let of_readers: Vec<String> = of_readers.map(|header| format!("{of_pack}/{}", header.secret)).collect();
+    if !of_readers.is_empty() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder.join(&of_pack))?;
+    }
     let mut made = Vec::new();
-    for name in manifest.routes.iter().filter_map(secret_of) {
-        if folder.join(NAMESPACE).join(name).exists() {
+    for name in of_routes.chain(of_readers) {
+        if folder.join(NAMESPACE).join(&name).exists() {
             continue;
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(name));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(&name));
         match file {
             Ok(file) => {
                 write_secret(file, env)?;
-                made.push(name.to_owned());
+                made.push(name);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -66,19 +94,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("forebay.toml");
         let destinations = ["ledger", "ware-house"].map(str::to_owned).into();
-        std::fs::write(&file, configuration(&destinations, "127.0.0.1:9".parse().unwrap())).unwrap();
+        let readers = ["contacts", "deal_s"].map(|reader| ("hub-spot".to_owned(), reader.to_owned())).into();
+        let [receiver, provider] = ["127.0.0.1:9", "127.0.0.1:10"].map(|address| address.parse().unwrap());
+        std::fs::write(&file, configuration(&destinations, receiver, &readers, provider)).unwrap();
         let config = Config::load(&Sources { file: Some(&file), ..Sources::default() }).unwrap();
         assert_eq!(config.namespaces[0].as_str(), NAMESPACE);
+        let origins: Vec<String> = config.readers.iter().map(|reader| reader.origin.to_string()).collect();
+        assert_eq!(origins, ["http://127.0.0.1:10/hub-spot/contacts", "http://127.0.0.1:10/hub-spot/deal_s"]);
     }
 
     #[test]
     fn secrets_are_made_once() {
         let text = "name = \"p\"\nversion = \"1\"\n[[routes]]\npath = \"a\"\nverify = \"github\"\nsecret = \"one\"\n\
-                    [[routes]]\npath = \"b\"\nverify = \"stripe\"\nsecret = \"one\"\n";
+                    [[routes]]\npath = \"b\"\nverify = \"stripe\"\nsecret = \"one\"\n\
+                    [[readers]]\nname = \"r\"\nhosts = [\"a.example\"]\nmax_keys = 1\n\
+                    secret_headers = [{ header = \"authorization\", secret = \"token\" }]\n";
         let manifest = parse_manifest(text).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let env = Env::system();
-        assert_eq!(make_secrets(&manifest, folder.path(), &env).unwrap(), ["one"]);
+        assert_eq!(make_secrets(&manifest, folder.path(), &env).unwrap(), ["one", "p.pack/token"]);
         let secret = std::fs::read(folder.path().join("one")).unwrap();
         assert!(make_secrets(&manifest, folder.path(), &env).unwrap().is_empty());
         assert_eq!(std::fs::read(folder.path().join("one")).unwrap(), secret);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::admin::PREVIEW_EVENTS_MAX;
 use crate::admin::wire;
@@ -19,19 +19,20 @@ Examples:
   forebay event verify evt_019a…
   forebay event verify --last 1000 --pack hubspot
 
-Exit code 6 says that something came out otherwise. Exit code 4 says that the event named has nothing
-to compare: it is not done, its output was not hashed, or its reads were not recorded.";
+Exit code 6 says that something came out otherwise. Exit code 4 says that the event named has nothing to compare: it is not \
+done, its output was not hashed, or its reads were not recorded.";
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["id", "last"]))]
 pub(in crate::cli) struct Arguments {
     /// The event
-    #[arg(value_name = "ID", required_unless_present = "last", conflicts_with = "last")]
+    #[arg(value_name = "ID")]
     id: Option<EventId>,
-    /// Instead: how many events, from the newest on
+    /// Instead of one: as many events, from the newest on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PREVIEW_EVENTS_MAX)))]
     last: Option<u32>,
-    /// Only of this pack
-    #[arg(long, value_name = "NAME", requires = "last")]
+    /// With --last: only of this pack
+    #[arg(long, value_name = "NAME", requires = "last", conflicts_with = "id")]
     pack: Option<PackName>,
     #[command(flatten)]
     host: HostArguments,

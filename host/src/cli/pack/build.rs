@@ -10,10 +10,28 @@ use crate::cli::output::{fields, print};
 use crate::guest::{PackBuild, PackReport, Trial, build_pack, check_pack_file};
 use crate::model::pack::Reader;
 
+pub(super) const BUILD_HELP: &str = "\
+A pack in Rust needs cargo; the wasm target is added if it is missing. A pack in JavaScript needs Node.js, npm and, the first \
+time, npm's registry. What the compilers say is shown as they say it.
+
+Examples:
+  forebay pack build
+  forebay pack build packs/orders --output orders.fpk";
+
+pub(super) const CHECK_HELP: &str = "\
+Looks at the file as a host does before it serves it: the manifest, the version of the contract that the component was built \
+for, what it imports and exports, whether it compiles and starts within its limits. What is not imported, a pack cannot do.
+
+Examples:
+  forebay pack check orders.fpk
+  forebay pack check orders.fpk --json
+
+Exit code 1 says that no host of this version would serve it, and why.";
+
 #[derive(Debug, Args)]
 pub(in crate::cli) struct BuildArguments {
     /// The folder with the pack.toml
-    #[arg(value_name = "FOLDER")]
+    #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
     /// The file to write; by default NAME-VERSION.fpk in the folder
     #[arg(long, value_name = "FILE")]
@@ -49,6 +67,8 @@ struct Report {
     destinations: Vec<String>,
     /// What each reader may call, and the secrets that are sent there.
     readers: Vec<String>,
+    /// The version of the contract that it was built for.
+    contract: String,
     imports: Vec<String>,
     exports: Vec<String>,
 }
@@ -84,6 +104,7 @@ impl Report {
             routes: manifest.routes.iter().map(|route| route.path.to_string()).collect(),
             destinations: manifest.destinations.iter().map(ToString::to_string).collect(),
             readers: manifest.readers.iter().map(reads).collect(),
+            contract: report.surface.contract.to_string(),
             imports: report.surface.imports.clone(),
             exports: report.surface.exports.clone(),
         }
@@ -112,6 +133,7 @@ fn show(report: Report, json: bool) -> Result<(), Failure> {
         ("routes", Some(&report.routes.join(", "))),
         ("destinations", Some(&report.destinations.join(", "))),
         ("readers", readers.as_deref()),
+        ("built for", Some(&report.contract)),
         ("imports", Some(&report.imports.join(", "))),
         ("exports", Some(&report.exports.join(", "))),
     ]))?)

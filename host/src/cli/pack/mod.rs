@@ -17,6 +17,16 @@ use super::exit::Failure;
 use crate::guest::read_pack_file;
 use crate::model::names::PackName;
 
+pub(super) const HELP: &str = "\
+Examples, from nothing to a pack that serves:
+  forebay pack new orders                            a project, with a fixture
+  forebay dev orders                                 write it: what is saved is built and tried
+  forebay pack test orders                           hold it against its fixtures
+  forebay pack build orders --output orders.fpk      the file that hosts take
+  forebay pack install orders.fpk                    to a running host, as orders@1
+  forebay pack preview orders@1                      what it would have done with past events
+  forebay pack activate orders@1                     new events are its own from here on";
+
 /// `forebay pack`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -27,10 +37,10 @@ pub(super) enum Verb {
     #[command(after_help = test::HELP)]
     Test(test::Arguments),
     /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
-    #[command(after_help = "Examples:\n  forebay pack build .\n  forebay pack build packs/orders --output orders.fpk")]
+    #[command(after_help = build::BUILD_HELP)]
     Build(build::BuildArguments),
     /// Say what a pack file declares and can do, or why no host would serve it
-    #[command(after_help = "Example:\n  forebay pack check orders.fpk")]
+    #[command(after_help = build::CHECK_HELP)]
     Check(build::CheckArguments),
     /// Hand a pack file to a running host, as a new generation of its pack
     #[command(after_help = rollout::INSTALL_HELP)]
@@ -42,9 +52,10 @@ pub(super) enum Verb {
     #[command(after_help = rollout::ACTIVATE_HELP)]
     Activate(rollout::ActivateArguments),
     /// Go back to the generation that was active before
-    #[command(after_help = "Examples:\n  forebay pack rollback orders\n  forebay pack rollback orders --to 3")]
+    #[command(after_help = rollout::ROLLBACK_HELP)]
     Rollback(rollout::RollbackArguments),
     /// Close a pack's routes; what was admitted is worked off
+    #[command(after_help = rollout::DEACTIVATE_HELP)]
     Deactivate(rollout::DeactivateArguments),
     /// Move what waits for a generation to another one, or have it end as dead
     #[command(after_help = rollout::DRAIN_HELP)]

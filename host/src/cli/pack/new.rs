@@ -15,8 +15,8 @@ use crate::cli::output::print;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
-The folder holds the connector, its manifest, fixtures, and a copy of the SDK and of the contract that
-this host serves.
+The folder holds the connector, its manifest, fixtures, and a copy of the SDK and of the contract that this host serves. \
+What comes next: forebay dev FOLDER, to write it; forebay pack test FOLDER, to hold it against its fixtures.
 
 Examples:
   forebay pack new orders && forebay pack test orders

@@ -13,15 +13,15 @@ use crate::cli::exit::Failure;
 use crate::cli::output::{print, printable_lines};
 
 pub(super) const HELP: &str = "\
-Both sides run now, in the host, over the same stored events; nothing is stored, sent or logged.
+Both sides run now, in the host, over the same stored events, with the reads that were recorded; nothing is stored, sent, \
+read or logged.
 
 Examples:
   forebay pack preview orders-1.3.0.fpk --last 1000
   forebay pack preview orders@4 --against recorded
   forebay pack preview orders@4 --fail-on-change && forebay pack activate orders@4
 
-Exit code 6 says, with --fail-on-change, that an event came out otherwise, or that not all were
-looked at in time.";
+Exit code 6 says, with --fail-on-change, that an event came out otherwise, or that not all were looked at in time.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::{GenerationName, read_file};
 use crate::admin::wire;
@@ -12,8 +12,8 @@ use crate::cli::output::{Table, print};
 use crate::model::names::PackName;
 
 pub(super) const INSTALL_HELP: &str = "\
-The host checks and compiles the file before it stores it; one that cannot serve is refused, with the
-reason, and nothing changes. A file that was installed before keeps its generation.
+The host checks and compiles the file before it stores it; one that cannot serve is refused, with the reason, and nothing \
+changes. A file that was installed before keeps its generation.
 
 Examples:
   forebay pack install orders-1.2.0.fpk
@@ -24,20 +24,37 @@ Stages:
   staged    installed, and never active yet
   active    new events are admitted under it
   draining  no longer active; the unfinished work items shown still run on it
-  retired   no longer active, and nothing refers to it: it takes no memory, and can be activated again";
+  retired   no longer active, and nothing refers to it; it can be activated again
+
+Examples:
+  forebay pack list
+  forebay pack list orders --json";
 
 pub(super) const ACTIVATE_HELP: &str = "\
-The host loads the generation first; one that cannot serve is refused, and the active one goes on.
-Events that are admitted already end on the generation that admitted them. Other hosts over the same
-database follow within seconds.
+The host loads the generation first; one that cannot serve is refused, and the active one goes on. Events that are admitted \
+already end on the generation that admitted them. Other hosts over the same database follow within seconds.
 
 Example:
   forebay pack activate orders@3";
 
+pub(super) const ROLLBACK_HELP: &str = "\
+An activation like any other: what is admitted already ends on the generation that admitted it.
+
+Examples:
+  forebay pack rollback orders
+  forebay pack rollback orders --to 3";
+
+pub(super) const DEACTIVATE_HELP: &str = "\
+Deliveries to its routes are answered 404 from then on, which most providers take for good: to change a pack, activate \
+another generation instead. forebay pack activate opens the routes again.
+
+Example:
+  forebay pack deactivate orders";
+
 pub(super) const DRAIN_HELP: &str = "\
-For work that a generation cannot finish: it fails there again and again, or the generation cannot be
-loaded any more. What runs is left alone. A generation that takes work over must declare the routes
-that the work came in by. Work that ended as dead can be replayed.
+For work that a generation cannot finish: it fails there again and again, or the generation cannot be loaded any more. What \
+runs is left alone. A generation that takes work over must declare the routes that the work came in by. Work that ended as \
+dead can be replayed.
 
 Examples:
   forebay pack drain orders@2 --to 3
@@ -95,12 +112,13 @@ pub(in crate::cli) struct DeactivateArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("end").required(true).args(["to", "dead_letter"]))]
 pub(in crate::cli) struct DrainArguments {
     /// The generation to drain
     #[arg(value_name = "PACK@N")]
     generation: GenerationName,
     /// The generation of the same pack that takes its work over
-    #[arg(long, value_name = "M", required_unless_present = "dead_letter", conflicts_with = "dead_letter")]
+    #[arg(long, value_name = "M")]
     to: Option<u32>,
     /// Its work ends as dead
     #[arg(long)]

@@ -25,19 +25,18 @@ use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 
 pub(super) const HELP: &str = "\
-A fixture is a pair of files in the folder's fixtures/: NAME.request.json, what a provider sends,
+A fixture is a pair of files in the folder's fixtures/: NAME.request.json, what a provider sends:
 
   { \"route\": \"orders\", \"headers\": { \"x-kind\": \"new\" }, \"body\": { \"order\": 7 } }
 
-and NAME.expected.json, what comes of it. `body` is sent byte for byte as it is written there;
-`body_text` is for what is not JSON. `route` may be left out if the pack has only one. Signatures are
-not asked for.
+And NAME.expected.json, what comes of it; --bless writes it. `body` is sent byte for byte as it is written there; `body_text` \
+is for what is not JSON. `route` may be left out if the pack has only one. Signatures are not asked for.
 
 What readers are answered stands in \"answers\", call by call and reader by reader:
 
   \"answers\": { \"contacts\": [ { \"status\": 200, \"body\": { \"results\": [] } } ] }
 
-and the requests that the pack wrote are part of what comes of it.
+The requests that the pack wrote are part of what comes of it.
 
 Examples:
   forebay pack test orders

@@ -40,10 +40,19 @@ pub struct Received {
 }
 
 /// What a receiver does with a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Answers with this status.
     Status(StatusCode),
+    /// Answers so.
+    Answer {
+        /// The status.
+        status: StatusCode,
+        /// The headers; the body's length is none of them.
+        headers: HeaderMap,
+        /// The body.
+        body: Bytes,
+    },
     /// Answers `200` after this time.
     Late(Duration),
     /// Closes the connection with no answer.
@@ -101,17 +110,18 @@ async fn answer(
     hangup: CancellationToken,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    let status = match http_body_util::Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Err(_) => StatusCode::BAD_REQUEST,
+    let (status, headers, body) = match http_body_util::Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Err(_) => (StatusCode::BAD_REQUEST, HeaderMap::new(), Bytes::new()),
         Ok(body) => {
             let id = head.headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
             let path = head.uri.path().to_owned();
             let at = Env::system().now();
             match handler(Received { id, path, headers: head.headers, body: body.to_bytes(), at }) {
-                Reply::Status(status) => status,
+                Reply::Status(status) => (status, HeaderMap::new(), Bytes::new()),
+                Reply::Answer { status, headers, body } => (status, headers, body),
                 Reply::Late(after) => {
                     env::sleep(after).await;
-                    StatusCode::OK
+                    (StatusCode::OK, HeaderMap::new(), Bytes::new())
                 }
                 Reply::Hangup => {
                     hangup.cancel();
@@ -120,8 +130,9 @@ async fn answer(
             }
         }
     };
-    let mut response = Response::new(Full::default());
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
+    *response.headers_mut() = headers;
     Ok(response)
 }
 

@@ -24,7 +24,7 @@ impl Sink {
         let receiver = Receiver::start(move |received| {
             let mut memory = lock(&remembering);
             memory.received.push(received);
-            memory.reply
+            memory.reply.clone()
         })
         .await?;
         Ok(Self { receiver, memory })

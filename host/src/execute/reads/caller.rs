@@ -8,6 +8,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, RETRY_AFTER};
 use tokio::time::Instant;
 
+use super::division::Blame;
 use crate::guest::{ReadRequest, ReadResponse};
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::names::{Namespace, PackName};
@@ -70,8 +71,8 @@ pub struct Unread {
     pub outcome: CallOutcome,
     /// What the events fail with that wanted them.
     pub failure: Failure,
-    /// Whether one of several keys may be at fault, so that the others might still be had.
-    pub divisible: bool,
+    /// Who may be why, if it was for several keys: whether the others might still be had.
+    pub blame: Blame,
 }
 
 impl CallOutcome {
@@ -98,7 +99,7 @@ impl Unread {
     /// What will not succeed later either.
     pub fn refused(outcome: CallOutcome, reader: &Reader, what: impl std::fmt::Display) -> Self {
         let text = format!("reader `{}`: {what}", reader.name);
-        Self { outcome, failure: Failure::new(FailureClass::ReadRefused, text), divisible: false }
+        Self { outcome, failure: Failure::new(FailureClass::ReadRefused, text), blame: Blame::All }
     }
 
     /// What may succeed later, no sooner than after `delay`.
@@ -109,39 +110,41 @@ impl Unread {
         what: impl std::fmt::Display,
     ) -> Self {
         let text = format!("reader `{}`: {what}", reader.name);
-        Self { outcome, failure: Failure::new(FailureClass::ReadFailed { delay }, text), divisible: false }
+        Self { outcome, failure: Failure::new(FailureClass::ReadFailed { delay }, text), blame: Blame::All }
     }
 
     /// The guest did not do its part of a call for many events. One that asks for a time is believed to mean all keys.
     pub(super) fn guest(reader: &Reader, function: &str, failure: Failure) -> Self {
-        let divisible = match failure.class {
-            FailureClass::Retry { delay } => delay.is_none(),
-            FailureClass::Rejected
+        let blame = match failure.class {
+            FailureClass::Retry { delay: None }
+            | FailureClass::Rejected
             | FailureClass::InvalidInput
             | FailureClass::Panic
             | FailureClass::Trap
             | FailureClass::OutOfFuel
             | FailureClass::Memory
-            | FailureClass::BadOutput => true,
-            FailureClass::Deadline
+            | FailureClass::BadOutput => Blame::Key,
+            FailureClass::Retry { delay: Some(_) }
+            | FailureClass::Deadline
             | FailureClass::ReadFailed { .. }
             | FailureClass::ReadRefused
             | FailureClass::Host
-            | FailureClass::NotRun => false,
+            | FailureClass::NotRun => Blame::All,
         };
         let text = format!("reader `{}`, in {function}: {}", reader.name, failure.message);
-        Self { outcome: CallOutcome::Guest, failure: Failure::new(failure.class, text), divisible }
+        Self { outcome: CallOutcome::Guest, failure: Failure::new(failure.class, text), blame }
     }
 
-    fn divisible(self) -> Self {
-        Self { divisible: true, ..self }
+    /// The same, with somebody else to blame.
+    pub fn by(self, blame: Blame) -> Self {
+        Self { blame, ..self }
     }
 
     /// The answer was longer than is read. Fewer keys may have a shorter one.
     pub fn too_long(reader: &Reader) -> Self {
         let bytes_max = reader.response_bytes_max;
         let text = format!("the answer is longer than {bytes_max} bytes, see `response_kib`");
-        Self::refused(CallOutcome::TooLong, reader, text).divisible()
+        Self::refused(CallOutcome::TooLong, reader, text).by(Blame::Key)
     }
 }
 
@@ -156,16 +159,19 @@ pub(super) fn judge(reader: &Reader, status: StatusCode, headers: &HeaderMap, no
     Err(match code {
         429 => Unread::failed(CallOutcome::Throttled, reader, wish(), answered),
         503 => Unread::failed(CallOutcome::Unavailable, reader, wish(), answered),
-        408 | 500..=599 => Unread::failed(CallOutcome::Unavailable, reader, None, answered),
-        // The operator can mend it while the event is tried again.
+        408 => Unread::failed(CallOutcome::Unavailable, reader, None, answered),
+        // It may have failed over one record.
+        500..=599 => Unread::failed(CallOutcome::Unavailable, reader, None, answered).by(Blame::KeyOrProvider),
+        // The operator can mend it while the event is tried again. One record that nobody may see is forbidden in any company.
         401 | 403 | 407 => {
+            let blame = if code == 403 { Blame::KeyOrProvider } else { Blame::All };
             let text = format!("{answered}: does the secret that the manifest names still hold?");
-            Unread::failed(CallOutcome::Unauthorized, reader, None, text)
+            Unread::failed(CallOutcome::Unauthorized, reader, None, text).by(blame)
         }
         300..=399 => {
             Unread::refused(CallOutcome::Redirected, reader, format!("{answered}: redirects are not followed"))
         }
-        _ => Unread::refused(CallOutcome::Refused, reader, answered).divisible(),
+        _ => Unread::refused(CallOutcome::Refused, reader, answered).by(Blame::Key),
     })
 }
 

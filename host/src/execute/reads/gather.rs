@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::SelectAll;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -175,7 +175,7 @@ async fn read_party(reads: &Reads, party: Vec<Waiting>) {
     let deadline = party.iter().map(|waiting| waiting.wish.deadline).max().unwrap_or(first.wish.deadline);
     let manifest = Arc::clone(flow.manifest());
     let mut pending = Pending::of(party);
-    let mut calls = FuturesUnordered::new();
+    let mut calls = SelectAll::new();
     for (name, keys) in pending.keys_by_reader(reads) {
         let Some(reader) = manifest.reader(name.as_str()) else {
             let text = format!("the manifest has no reader `{name}`");
@@ -185,8 +185,8 @@ async fn read_party(reads: &Reads, party: Vec<Waiting>) {
         };
         for keys in keys.chunks(reader.keys_max.max(1) as usize) {
             let group = Group { flow: flow.as_ref(), namespace: &namespace, reader, now, deadline };
-            let (name, keys) = (name.clone(), keys.to_vec());
-            calls.push(async move { (name, reads.read(group, keys).await) });
+            let name = name.clone();
+            calls.push(reads.read(group, keys.to_vec()).map(move |found| (name.clone(), found)).boxed());
         }
     }
     while let Some((reader, found)) = calls.next().await {

@@ -1,17 +1,19 @@
-//! The keys of one reader and tenant: in calls of at most as many as the reader takes, and in halves where one of them may
+//! The keys of one reader and tenant: in calls of at most as many as the reader takes, and in parts where one of them may
 //! spoil a call.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::{Stream, unfold};
 use metrics::{counter, histogram};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::caller::{CallOutcome, Caller, ReaderCall, Unread, judge};
-use crate::env::Env;
+use super::division::{Blame, Division, Share};
+use crate::env::{self, Env};
 use crate::execute::flow::Flow;
 use crate::guest::Decoded;
 use crate::model::failure::{Failure, FailureClass};
@@ -19,8 +21,6 @@ use crate::model::names::{Namespace, PackName, ReaderName};
 use crate::model::pack::Reader;
 use crate::model::time::Timestamp;
 
-/// Calls that one set of keys may cost, halves included: about twice the halvings that find one bad key in a thousand.
-const CALLS_PER_SET_MAX: usize = 24;
 /// Calls of one reader that are under way at once.
 const CALLS_AT_ONCE_MAX: usize = 8;
 /// Readers whose calls are counted apart, before those that rest are forgotten.
@@ -67,30 +67,34 @@ impl Reads {
         Arc::clone(under_way.entry(reader.clone()).or_insert_with(|| Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX))))
     }
 
-    /// Reads a set of keys that one call may ask for.
-    pub(super) async fn read(&self, group: Group<'_>, keys: Vec<String>) -> Found {
-        let mut found = Found::with_capacity(keys.len());
-        let mut waiting = VecDeque::from([keys]);
-        let mut calls_left = CALLS_PER_SET_MAX;
-        while let Some(mut keys) = waiting.pop_front() {
-            calls_left = calls_left.saturating_sub(1);
-            match self.call(&group, &keys).await {
-                Ok(decoded) => take(&mut found, keys, decoded, group.reader),
-                // Each set that waits has its call.
-                Err(unread) if unread.divisible && keys.len() > 1 && calls_left >= waiting.len() + 2 => {
-                    let second = keys.split_off(keys.len() / 2);
-                    waiting.extend([keys, second]);
+    /// Reads a set of keys that one call may ask for. What is known comes as soon as it is: a key that nobody answers for does
+    /// not keep the others waiting.
+    pub(super) fn read<'a>(&'a self, group: Group<'a>, keys: Vec<String>) -> impl Stream<Item = Found> + Send + 'a {
+        unfold((group, Division::of(keys)), move |(group, mut division)| async move {
+            while let Some(keys) = division.next() {
+                let found = match self.call(&group, &keys, &division).await {
+                    Ok(decoded) => {
+                        division.answered();
+                        take(keys, decoded, group.reader)
+                    }
+                    Err(unread) => {
+                        let blame = if env::has_passed(group.deadline) { Blame::All } else { unread.blame };
+                        let ended = division.failed(keys, blame);
+                        ended.into_iter().map(|key| (key, Err(unread.failure.clone()))).collect()
+                    }
+                };
+                if !found.is_empty() {
+                    return Some((found, (group, division)));
                 }
-                Err(unread) => found.extend(keys.into_iter().map(|key| (key, Err(unread.failure.clone())))),
             }
-        }
-        found
+            None
+        })
     }
 
     /// One call: the guest writes it, the host makes it, the guest reads its answer.
-    async fn call(&self, group: &Group<'_>, keys: &[String]) -> Result<Decoded, Unread> {
+    async fn call(&self, group: &Group<'_>, keys: &[String], division: &Division) -> Result<Decoded, Unread> {
         let began = self.env.clock.monotonic();
-        let result = self.exchange(group, keys).await;
+        let result = self.exchange(group, keys, division).await;
         let outcome = result.as_ref().map_or_else(|unread| unread.outcome, |_| CallOutcome::Answered);
         let took = self.env.clock.monotonic().saturating_sub(began);
         self.signals.called(&group.reader.name, outcome, keys.len(), took);
@@ -102,7 +106,7 @@ impl Reads {
         result
     }
 
-    async fn exchange(&self, group: &Group<'_>, keys: &[String]) -> Result<Decoded, Unread> {
+    async fn exchange(&self, group: &Group<'_>, keys: &[String], division: &Division) -> Result<Decoded, Unread> {
         let Group { flow, namespace, reader, now, deadline } = *group;
         let guest = |function| move |failure| Unread::guest(reader, function, failure);
         let request = flow.encode_read(reader, keys, now, deadline).await.map_err(guest("encode-read"))?;
@@ -111,23 +115,25 @@ impl Reads {
         let place = timeout_at(deadline, places.acquire()).await.map_err(|_| late())?;
         let _place = place.expect("the semaphore is never closed");
         let call = ReaderCall { pack: &self.signals.pack, namespace, reader, request };
-        let response = self.caller.call(call, deadline).await?;
+        let Share { parts, of } = division.share(keys.len());
+        let response = self.caller.call(call, env::part_of_time_until(deadline, parts, of)).await?;
         judge(reader, response.status, &response.headers, self.env.now())?;
         flow.decode_read(reader, keys, response, now, deadline).await.map_err(guest("decode-read"))
     }
 }
 
 /// What an answer says of each key that was asked for.
-fn take(found: &mut Found, keys: Vec<String>, mut decoded: Decoded, reader: &Reader) {
-    for key in keys {
+fn take(keys: Vec<String>, mut decoded: Decoded, reader: &Reader) -> Found {
+    let record = |key: String| {
         let record = if decoded.ambiguous.contains(&key) {
             let text = format!("reader `{}`, in decode-read: returned more than one record of a key", reader.name);
             Err(Failure::new(FailureClass::BadOutput, text))
         } else {
             Ok(decoded.records.remove(&key))
         };
-        found.insert(key, record);
-    }
+        (key, record)
+    };
+    keys.into_iter().map(record).collect()
 }
 
 impl ReadSignals {

@@ -12,6 +12,7 @@ use http_body_util::Full;
 use tokio::time::Instant;
 
 use super::caller::{CallOutcome, Caller, ReaderCall, Unread};
+use super::division::Blame;
 use crate::env;
 use crate::guest::ReadResponse;
 use crate::model::names::PackName;
@@ -45,9 +46,13 @@ impl HttpCaller {
                 Ok(ReadResponse { status: response.status, headers: response.headers, body: response.body })
             }
             Err(CallFailure::Denied(reason)) => Err(Unread::refused(CallOutcome::Denied, reader, reason)),
-            Err(CallFailure::Broken(reason)) => Err(Unread::failed(CallOutcome::Broken, reader, None, reason)),
+            Err(CallFailure::Unreachable(reason)) => Err(Unread::failed(CallOutcome::Broken, reader, None, reason)),
+            // The provider may have come to grief over one record.
+            Err(CallFailure::Broken(reason)) => {
+                Err(Unread::failed(CallOutcome::Broken, reader, None, reason).by(Blame::KeyOrProvider))
+            }
             Err(timed_out @ CallFailure::TimedOut) => {
-                Err(Unread::failed(CallOutcome::TimedOut, reader, None, timed_out))
+                Err(Unread::failed(CallOutcome::TimedOut, reader, None, timed_out).by(Blame::KeyOrProvider))
             }
             Err(CallFailure::TooLong { .. }) => Err(Unread::too_long(reader)),
         }

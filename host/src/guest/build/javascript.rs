@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::run;
 use crate::guest::LoadError;
-use crate::guest::check::{CONTRACT_NAME, CONTRACT_TEXT};
+use crate::guest::contract::ContractVersion;
 use crate::model::pack::Manifest;
 
 const PACKAGE: &str = include_str!("javascript/package.json");
@@ -50,7 +50,7 @@ pub(super) fn compile(
     drop(lock);
     let wit = work.path().join("wit");
     std::fs::create_dir(&wit)
-        .and_then(|()| std::fs::write(wit.join("forebay-connector.wit"), CONTRACT_TEXT))
+        .and_then(|()| std::fs::write(wit.join("forebay-connector.wit"), ContractVersion::BUILT.text()))
         .and_then(|()| std::fs::write(wit.join("pack.wit"), world(manifest)))
         .map_err(failed)?;
     progress("taking a snapshot of the module in its engine (half a minute)");
@@ -98,7 +98,7 @@ fn install(tools: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), LoadError
 
 /// A world with the imports that the manifest declares: an engine would import whatever the world offers.
 fn world(manifest: &Manifest) -> String {
-    let package = CONTRACT_NAME;
+    let package = ContractVersion::BUILT;
     let declared: String = manifest.imports.iter().map(|import| format!("    import {import};\n")).collect();
     format!("package {package};\n\nworld {WORLD} {{\n    import diagnostics;\n{declared}    export flow;\n}}\n")
 }

@@ -8,6 +8,7 @@ mod javascript;
 mod toolchain;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -22,6 +23,7 @@ use super::generation::link_and_try;
 use super::manifest::{self, Authored, BuildRule};
 use super::package::{PACK_BYTES_MAX, too_large};
 use super::{LoadError, PackFile, check, engine};
+use crate::model::hash::fnv1a;
 use crate::model::pack::Manifest;
 
 /// A guest's stack, which lies at the beginning of its memory: the linker's own idea of it, a megabyte, would be the greater part of
@@ -173,7 +175,7 @@ fn inspect(manifest: &Arc<Manifest>, component: &[u8]) -> Result<Surface, LoadEr
     let engine = engine::for_checking()?;
     let compiled = Component::new(&engine, component)
         .map_err(|error| LoadError(format!("the component cannot be compiled: {error:#}")))?;
-    link_and_try(&engine, manifest, &compiled)?;
+    link_and_try(&engine, manifest, &compiled, surface.contract)?;
     Ok(surface)
 }
 
@@ -183,6 +185,10 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
     let crate_manifest = crate_manifest.canonicalize().map_err(|error| {
         LoadError(format!("{}: {error}. `build.path` in pack.toml says where the crate is", crate_manifest.display()))
     })?;
+    // Crates of one name and version in two folders are one to cargo where they share a target directory: it would take the
+    // first one's code for the second's. What this says, to the last crate only, changes nothing in what is made.
+    let folder = fnv1a(crate_manifest.as_os_str().as_bytes().iter().copied());
+    let folder = format!("--cfg=forebay_folder=\"{folder:016x}\"");
     let toolchain = Toolchain::find(progress)?;
     let mut command = toolchain.cargo();
     command
@@ -190,7 +196,7 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
         .arg("--manifest-path")
         .arg(&crate_manifest)
         .arg("--")
-        .arg(format!("-Clink-arg=-zstack-size={STACK_BYTES}"))
+        .args([format!("-Clink-arg=-zstack-size={STACK_BYTES}"), folder])
         .env("CARGO_TARGET_DIR", target_directory)
         // Flags that were meant for the host's own build.
         .env_remove("RUSTFLAGS")
@@ -257,4 +263,29 @@ fn componentize(core: &[u8]) -> Result<Vec<u8>, LoadError> {
             "no component can be made of the module: {error:#}. Does the crate have a `forebay_sdk::export!(..)`?"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_folders_with_crates_of_one_name_are_two_crates_in_one_target_directory() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let target = directory.path().join("target");
+        let folder = |name: &str, answer: u32| {
+            let folder = directory.path().join(name);
+            std::fs::create_dir_all(folder.join("src")).unwrap();
+            let manifest = "[package]\nname = \"same\"\nversion = \"1.0.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n";
+            std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+            let code = format!("#[no_mangle]\npub extern \"C\" fn answer() -> u32 {{ {answer} }}\n");
+            std::fs::write(folder.join("src/lib.rs"), code).unwrap();
+            folder
+        };
+        // Both are there before the first is compiled: neither is newer than what was made of the other.
+        let folders = [folder("one", 1_000_001), folder("other", 2_000_002)];
+        let compiled = folders.each_ref().map(|folder| compile(folder, &target, &mut |_| {}).unwrap());
+        assert_ne!(compiled[0], compiled[1]);
+        assert_eq!(compile(&folders[0], &target, &mut |_| {}).unwrap(), compiled[0]);
+    }
 }

@@ -94,27 +94,95 @@ fn an_import_that_is_not_offered_is_named_with_what_is() {
 
 // GST-6
 #[test]
-fn another_version_is_named_with_both() {
-    refused_import(
-        "forebay:connector/log@0.2.0",
-        "write",
+fn another_version_is_named_with_those_that_are_offered() {
+    refused(
+        r#"(component (import "forebay:connector/log@0.3.0" (instance (export "write" (func)))))"#,
         expect![
-            "imports `forebay:connector/log@0.2.0`: wanted is version 0.2.0, offered is 0.1.0. Build it with an SDK for forebay:connector@0.1.0"
+            "imports `forebay:connector/log@0.3.0`: wanted is version 0.3.0, offered is 0.1.0 or 0.2.0. Build it with an SDK for forebay:connector@0.1.0"
         ],
     );
-    refused_import(
-        "forebay:connector/log@1.0.0",
-        "write",
+    refused(
+        r#"(component (import "forebay:connector/log@1.0.0" (instance (export "write" (func)))))"#,
         expect![
-            "imports `forebay:connector/log@1.0.0`: wanted is version 1.0.0, offered is 0.1.0. Build it with an SDK for forebay:connector@0.1.0"
+            "imports `forebay:connector/log@1.0.0`: wanted is version 1.0.0, offered is 0.1.0 or 0.2.0. Build it with an SDK for forebay:connector@0.1.0"
+        ],
+    );
+    refused(
+        r#"(component (import "forebay:connector/log" (instance (export "write" (func)))))"#,
+        expect![
+            "imports `forebay:connector/log`: wanted is version none, offered is 0.1.0 or 0.2.0. Build it with an SDK for forebay:connector@0.1.0"
+        ],
+    );
+    // A version with a tag fits nothing but itself.
+    refused(
+        &format!("(component {})", HOLLOW_FLOW.replace("flow@0.1.0", "flow@0.1.0-rc.1")),
+        expect![
+            "exports `forebay:connector/flow@0.1.0-rc.1`: wanted is version 0.1.0-rc.1, offered is 0.1.0 or 0.2.0. Build it with an SDK for forebay:connector@0.1.0"
         ],
     );
     refused(
         &format!("(component {})", HOLLOW_FLOW.replace("flow@0.1.0", "flow@0.3.0")),
         expect![
-            "exports `forebay:connector/flow@0.3.0`: wanted is version 0.3.0, offered is 0.1.0. Build it with an SDK for forebay:connector@0.1.0"
+            "exports `forebay:connector/flow@0.3.0`: wanted is version 0.3.0, offered is 0.1.0 or 0.2.0. Build it with an SDK for forebay:connector@0.1.0"
         ],
     );
+}
+
+// GST-6
+#[test]
+fn a_component_that_mixes_versions_is_refused_with_both_of_its_interfaces() {
+    // Both are served, but not in one component.
+    refused_import(
+        "forebay:connector/log@0.2.0",
+        "write",
+        expect![
+            "is built for two versions of the contract: it exports `forebay:connector/flow@0.1.0` and imports `forebay:connector/log@0.2.0`. Build all of it with one SDK, for forebay:connector@0.1.0"
+        ],
+    );
+    refused_import(
+        "forebay:connector/log@0.3.0",
+        "write",
+        expect![
+            "is built for two versions of the contract: it exports `forebay:connector/flow@0.1.0` and imports `forebay:connector/log@0.3.0`. Build all of it with one SDK, for forebay:connector@0.1.0"
+        ],
+    );
+    let second = HOLLOW_FLOW.lines().find(|line| line.contains("(export \"forebay")).unwrap();
+    refused(
+        &format!("(component {HOLLOW_FLOW} {})", second.replace("0.1.0", "0.2.0")),
+        expect![
+            "is built for two versions of the contract: it exports `forebay:connector/flow@0.1.0` and exports `forebay:connector/flow@0.2.0`. Build all of it with one SDK, for forebay:connector@0.1.0"
+        ],
+    );
+}
+
+// GST-4, GST-6
+#[test]
+fn what_one_version_offers_is_not_offered_to_components_of_another() {
+    let of_the_next = HOLLOW_FLOW.replace("flow@0.1.0", "flow@0.2.0");
+    let importing = |name: &str, function: &str| {
+        format!(r#"(component (import "{name}" (instance (export "{function}" (func)))) {of_the_next})"#)
+    };
+    refused(
+        &importing("forebay:connector/random@0.2.0", "next"),
+        expect![
+            "imports `forebay:connector/random@0.2.0`, which this host does not offer: it offers `forebay:connector/log@0.2.0`, `forebay:connector/clock@0.2.0`"
+        ],
+    );
+    refused(
+        &importing("acme:tools/http@1.0.0", "fetch"),
+        expect![
+            "imports `acme:tools/http@1.0.0`, which this host does not offer: it offers `forebay:connector/log@0.2.0`, `forebay:connector/clock@0.2.0`"
+        ],
+    );
+    refused(
+        &importing("forebay:connector/clock@0.2.0", "sleep"),
+        expect![
+            "imports `sleep` of `forebay:connector/clock@0.2.0`, which has no such function on this host: it has now"
+        ],
+    );
+    let built_for = |text: String| check(&wat::parse_str(text).unwrap(), &[ImportName::Log]).unwrap().contract;
+    assert_eq!(built_for(importing("forebay:connector/log@0.2.5", "write")), ContractVersion::V0_2);
+    assert_eq!(built_for(format!("(component {HOLLOW_FLOW})")), ContractVersion::V0_1);
 }
 
 #[test]

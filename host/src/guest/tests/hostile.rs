@@ -6,7 +6,6 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 use super::*;
-use crate::guest::check::CONTRACT_TEXT;
 use crate::model::pack::ImportName;
 
 /// A connector, part by part in WebAssembly's text form. Left as it is, it does nothing, and does it right.
@@ -29,7 +28,7 @@ pub(super) struct Parts {
 }
 
 /// Gives away its memory from 64 KiB on.
-const BUMP: &str = "(local $at i32)
+pub(super) const BUMP: &str = "(local $at i32)
     global.get $free
     local.set $at
     global.get $free
@@ -77,8 +76,8 @@ impl Parts {
         );
         let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let mut resolve = Resolve::default();
-        let package = resolve.push_source("forebay-connector.wit", CONTRACT_TEXT).unwrap();
-        let world = resolve.select_world(&[package], Some("connector")).unwrap();
+        let package = resolve.push_source("forebay-connector.wit", ContractVersion::BUILT.text()).unwrap();
+        let world = resolve.select_world(&[package], Some(ContractVersion::WORLD)).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
         ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
     }
@@ -319,8 +318,8 @@ fn what_a_guest_returns_is_nested_no_deeper_than_the_contract() {
         }
     }
     let mut resolve = Resolve::default();
-    let package = resolve.push_source("forebay-connector.wit", CONTRACT_TEXT).unwrap();
-    let world = resolve.select_world(&[package], Some("connector")).unwrap();
+    let package = resolve.push_source("forebay-connector.wit", ContractVersion::BUILT.text()).unwrap();
+    let world = resolve.select_world(&[package], Some(ContractVersion::WORLD)).unwrap();
     let exported = resolve.worlds[world].exports.values().filter_map(|item| match item {
         wit_parser::WorldItem::Interface { id, .. } => Some(&resolve.interfaces[*id]),
         _ => None,

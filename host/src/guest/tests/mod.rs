@@ -8,6 +8,7 @@ mod hostile;
 mod javascript;
 mod packages;
 mod reading;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+pub(crate) use self::versions::of_the_next_version;
 use super::*;
 use crate::env::{Env, deadline};
 use crate::model::event::Event;

@@ -129,8 +129,8 @@ fn each_wrong_file_is_named_with_its_remedy() {
             "it offers `forebay:connector/log@0.1.0`",
         ),
         (
-            with(&importing("forebay:connector/log@0.2.0")),
-            "wanted is version 0.2.0, offered is 0.1.0",
+            with(&importing("forebay:connector/log@0.3.0")),
+            "wanted is version 0.3.0, offered is 0.1.0",
             "Build it with an SDK",
         ),
         (with("(module)"), "a core WebAssembly module, not a component", "`forebay pack build`"),

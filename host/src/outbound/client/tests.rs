@@ -8,17 +8,6 @@ const BYTES_MAX: usize = 1024;
 /// Long enough for a loaded machine.
 const AMPLE: Duration = Duration::from_secs(20);
 
-fn client(allowed: &[&str]) -> Client {
-    let options = ClientOptions {
-        allow_networks: allowed.iter().map(|network| (*network).to_owned()).collect(),
-        ca_file: None,
-        deny_addresses: Vec::new(),
-        idle_connections_max: 1,
-        idle_timeout: Duration::from_secs(1),
-    };
-    Client::new(&options).unwrap()
-}
-
 async fn call(client: &Client, url: &str, time: Duration) -> Result<Response, CallFailure> {
     let request = Request::get(url).body(Full::default()).unwrap();
     client.call(request, BYTES_MAX, env::deadline(time)).await
@@ -26,7 +15,7 @@ async fn call(client: &Client, url: &str, time: Duration) -> Result<Response, Ca
 
 async fn answered(answer: Answer, time: Duration) -> Result<Response, CallFailure> {
     let sink = Sink::start(move |_| answer.clone()).await;
-    call(&client(&["127.0.0.0/8"]), &format!("http://{}/", sink.address), time).await
+    call(&Client::allowing(&["127.0.0.0/8"]), &format!("http://{}/", sink.address), time).await
 }
 
 #[tokio::test]
@@ -59,8 +48,8 @@ async fn one_that_never_ends_or_breaks_off_is_no_answer() {
 async fn a_private_address_is_not_called_and_a_redirect_to_one_is_not_followed() {
     let sink = Sink::start(|_| Answer::status(200)).await;
     let url = format!("http://{}/", sink.address);
-    assert!(matches!(call(&client(&[]), &url, AMPLE).await, Err(CallFailure::Denied(_))));
-    assert!(matches!(call(&client(&[]), "http://127.1/", AMPLE).await, Err(CallFailure::Denied(_))));
+    assert!(matches!(call(&Client::allowing(&[]), &url, AMPLE).await, Err(CallFailure::Denied(_))));
+    assert!(matches!(call(&Client::allowing(&[]), "http://127.1/", AMPLE).await, Err(CallFailure::Denied(_))));
     let redirect = format!("HTTP/1.1 302 Said\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n");
     let response = answered(Answer::Raw(redirect), AMPLE).await.unwrap();
     assert_eq!(response.status, StatusCode::FOUND);

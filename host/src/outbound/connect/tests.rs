@@ -41,3 +41,27 @@ async fn only_names_of_destinations_are_looked_up() {
     assert!(matches!(stranger, Err(ConnectError::Host(_))));
     assert!(matches!(dialer.connect(configured).await, Err(ConnectError::Denied(_))), "localhost is not public");
 }
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_said_in_words() {
+    use rustls::{CertificateError, OtherError};
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("CaUsedAsEndEntity")]
+    struct CaUsedAsEndEntity;
+
+    let words = |error: rustls::Error| ConnectError::Tls(io::Error::other(error).into()).to_string();
+    for (wrong, said) in [
+        (CertificateError::UnknownIssuer, "nobody that is trusted issued it"),
+        (CertificateError::Expired, "it has expired"),
+        (CertificateError::Other(OtherError(Arc::new(CaUsedAsEndEntity))), "it is an authority's, and not a server's"),
+    ] {
+        let text = words(rustls::Error::InvalidCertificate(wrong));
+        assert!(
+            text.starts_with(&format!("no TLS connection: the server's certificate is not taken: {said}")),
+            "{text}"
+        );
+    }
+    let other = words(rustls::Error::DecryptError);
+    assert!(other.starts_with("no TLS connection: ") && !other.contains("certificate"), "{other}");
+}

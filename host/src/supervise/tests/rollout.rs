@@ -60,7 +60,7 @@ impl Runtime {
         Self { shared, supervisor, guests }
     }
 
-    async fn install(&self, file: Bytes) -> Result<Arrival, RolloutError> {
+    pub(super) async fn install(&self, file: Bytes) -> Result<Arrival, RolloutError> {
         let leave = self.supervisor.begin_upload()?;
         self.supervisor.install(file, &leave).await
     }
@@ -94,7 +94,7 @@ impl Runtime {
         }
     }
 
-    async fn deliver(&self, generation: u32, event: NewEvent) {
+    pub(super) async fn deliver(&self, generation: u32, event: NewEvent) {
         let delivery = Delivery {
             pack: hostile(),
             generation: GenerationNumber(generation),

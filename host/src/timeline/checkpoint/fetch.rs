@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 
 use super::manifest::{self, File, MANIFEST_BYTES_MAX, Manifest};
-use super::{CheckpointError, Checkpoints, in_time};
+use super::{CheckpointError, Checkpoints, Purpose};
 use crate::store::{CheckpointRow, ShardId, StoreError};
 use crate::timeline::database::Database;
 use crate::timeline::keys;
@@ -94,7 +94,7 @@ impl Checkpoints {
     }
 
     async fn fetch_into(&self, row: &CheckpointRow, ordering: u64, folder: &Path) -> Result<(), Refused> {
-        let manifest = self.manifest(row).await?;
+        let manifest = self.manifest(row, Purpose::Restoring).await?;
         if (manifest.version, manifest.ordering) != (keys::version(), ordering) {
             return Err(Refused::Outdated);
         }
@@ -107,13 +107,13 @@ impl Checkpoints {
     }
 
     /// The manifest of a checkpoint that counts.
-    pub(super) async fn manifest(&self, row: &CheckpointRow) -> Result<Manifest, Refused> {
+    pub(super) async fn manifest(&self, row: &CheckpointRow, purpose: Purpose) -> Result<Manifest, Refused> {
         let path = self.manifest_path(row.shard, row.epoch, row.number);
-        let found = in_time(self.objects.get(&path)).await?;
+        let found = self.operations.ask(purpose, self.objects.get(&path)).await?;
         if found.meta.size > MANIFEST_BYTES_MAX {
             return Err(Refused::Torn);
         }
-        let document = in_time(found.bytes()).await?;
+        let document = self.operations.ask(purpose, found.bytes()).await?;
         if manifest::digest(&document) != row.digest {
             return Err(Refused::Torn);
         }
@@ -124,7 +124,7 @@ impl Checkpoints {
 
     async fn fetch_file(&self, row: &CheckpointRow, file: &File, folder: &Path) -> Result<(), Refused> {
         let path = self.file_path(row.shard, file.epoch, &file.digest);
-        let found = in_time(self.objects.get(&path)).await?;
+        let found = self.operations.ask(Purpose::Restoring, self.objects.get(&path)).await?;
         if found.meta.size != file.bytes {
             return Err(Refused::Torn);
         }
@@ -132,7 +132,7 @@ impl Checkpoints {
         let mut written = tokio::fs::File::create_new(folder.join(&file.name)).await?;
         let mut digest = Sha256::new();
         let mut left = file.bytes;
-        while let Some(chunk) = in_time(stream.try_next()).await? {
+        while let Some(chunk) = self.operations.ask(Purpose::Restoring, stream.try_next()).await? {
             left = left.checked_sub(chunk.len() as u64).ok_or(Refused::Torn)?;
             digest.update(&chunk);
             written.write_all(&chunk).await?;

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::CancellationToken;
 
 use super::manifest::{self, File, Manifest};
-use super::{CheckpointError, Checkpoints, PART_BYTES, in_time};
+use super::{CheckpointError, Checkpoints, PART_BYTES, Purpose};
 use crate::store::{CheckpointRow, ShardLease};
 use crate::timeline::database::{Broken, Database};
 use crate::timeline::keys::{self, Family};
@@ -113,7 +113,7 @@ impl Checkpoints {
         let document = manifest.write(&self.root);
         let digest = manifest::digest(&document);
         let path = self.manifest_path(lease.shard, lease.epoch, number);
-        in_time(self.objects.put(&path, PutPayload::from(document))).await?;
+        self.operations.ask(Purpose::Keeping, self.objects.put(&path, PutPayload::from(document))).await?;
         let row = CheckpointRow {
             shard: lease.shard,
             epoch: lease.epoch,
@@ -138,7 +138,7 @@ impl Checkpoints {
             return Ok(HashMap::new());
         };
         // One that cannot be read, or lies elsewhere, is of no use to this one.
-        let Ok(manifest) = self.manifest(&newest).await else { return Ok(HashMap::new()) };
+        let Ok(manifest) = self.manifest(&newest, Purpose::Keeping).await else { return Ok(HashMap::new()) };
         let is_there = |file: &File| {
             let path = self.file_path(lease.shard, file.epoch, &file.digest);
             existing.get(&path) == Some(&file.bytes)
@@ -150,23 +150,23 @@ impl Checkpoints {
         let mut file = tokio::fs::File::open(path).await?;
         let first = read_part(&mut file).await?;
         if first.len() < PART_BYTES {
-            in_time(self.objects.put(object, PutPayload::from(first))).await?;
+            self.operations.ask(Purpose::Keeping, self.objects.put(object, PutPayload::from(first))).await?;
             return Ok(());
         }
-        let mut upload = in_time(self.objects.put_multipart(object)).await?;
+        let mut upload = self.operations.ask(Purpose::Keeping, self.objects.put_multipart(object)).await?;
         let mut part = first;
         let uploaded = async {
             while !part.is_empty() {
-                in_time(upload.put_part(PutPayload::from(part))).await?;
+                self.operations.ask(Purpose::Keeping, upload.put_part(PutPayload::from(part))).await?;
                 part = read_part(&mut file).await?;
             }
-            in_time(upload.complete()).await
+            self.operations.ask(Purpose::Keeping, upload.complete()).await
         };
         match uploaded.await {
             Ok(_) => Ok(()),
             Err(error) => {
                 // If it cannot be taken back either, the parts are the object store's to forget.
-                let _ = in_time(upload.abort()).await;
+                let _ = self.operations.ask(Purpose::Keeping, upload.abort()).await;
                 Err(error)
             }
         }
@@ -184,7 +184,7 @@ impl Checkpoints {
         let mut unknown_through = None;
         for row in kept {
             needed.insert(self.manifest_path(row.shard, row.epoch, row.number));
-            match self.manifest(row).await {
+            match self.manifest(row, Purpose::Keeping).await {
                 Ok(manifest) => {
                     let paths = manifest.files.iter().map(|file| self.file_path(row.shard, file.epoch, &file.digest));
                     needed.extend(paths);

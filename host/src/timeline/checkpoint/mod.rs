@@ -27,6 +27,7 @@ mod client;
 mod fetch;
 mod make;
 mod manifest;
+mod operations;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,6 @@ mod tests;
 pub use place::{CheckpointPlace, S3Place};
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,8 +44,9 @@ use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::sync::Semaphore;
 
+use self::operations::{Operations, Purpose, REQUEST_TIME_MAX};
 use super::database::Broken;
-use crate::env::{self, Env};
+use crate::env::Env;
 use crate::store::{ShardId, Store, StoreError};
 
 pub(super) use fetch::Refused;
@@ -53,12 +54,18 @@ pub(super) use make::{Job, Made};
 
 /// Shards whose checkpoints are made at once, a runtime.
 const AT_ONCE: usize = 1;
-/// How long one request to the object store may take: a part of a file, at the most.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 /// What is uploaded in one request.
 const PART_BYTES: usize = 8 << 20;
 /// Objects of one shard that are looked at. There are far fewer, unless somebody else writes there.
 const OBJECTS_MAX: usize = 65_536;
+
+/// Connections to the object store at the most.
+pub(super) const CONNECTIONS_MAX: usize = operations::operations_max();
+
+/// Says what the metrics of this module mean.
+pub(super) fn describe() {
+    operations::describe();
+}
 
 /// How checkpoints are made and kept.
 #[derive(Debug, Clone)]
@@ -79,6 +86,7 @@ pub(super) struct Checkpoints {
     pub(super) every: Option<Duration>,
     kept: u32,
     at_once: Semaphore,
+    operations: Operations,
     store: Store,
     env: Env,
 }
@@ -129,7 +137,8 @@ impl Checkpoints {
             CheckpointPlace::S3(place) => format!("{}{}", place.prefix(), HEXLOWER.encode(&identity)),
         };
         let at_once = Semaphore::new(AT_ONCE);
-        Self { objects, root, every: options.every, kept: options.kept, at_once, store, env }
+        let operations = Operations::new();
+        Self { objects, root, every: options.every, kept: options.kept, at_once, operations, store, env }
     }
 
     fn folder(&self, shard: ShardId) -> String {
@@ -155,7 +164,7 @@ impl Checkpoints {
         let mut found = HashMap::new();
         let mut objects = self.objects.list(Some(&self.folder(shard).into()));
         while found.len() < OBJECTS_MAX
-            && let Some(object) = in_time(objects.try_next()).await?
+            && let Some(object) = self.operations.ask(Purpose::Keeping, objects.try_next()).await?
         {
             found.insert(object.location, object.size);
         }
@@ -165,18 +174,10 @@ impl Checkpoints {
     /// Removes objects; what cannot be removed now is removed another time.
     async fn remove(&self, paths: impl Iterator<Item = &ObjectPath>) {
         for path in paths {
-            if let Err(error) = in_time(self.objects.delete(path)).await {
+            if let Err(error) = self.operations.ask(Purpose::Keeping, self.objects.delete(path)).await {
                 tracing::warn!(%path, %error, "an object of an old checkpoint cannot be removed now");
                 return;
             }
         }
-    }
-}
-
-/// What the object store answers, if it does in time.
-async fn in_time<T>(request: impl Future<Output = object_store::Result<T>>) -> Result<T, CheckpointError> {
-    match tokio::time::timeout_at(env::deadline(REQUEST_TIME_MAX), request).await {
-        Ok(answer) => Ok(answer?),
-        Err(_elapsed) => Err(CheckpointError::TooSlow),
     }
 }

@@ -1,6 +1,7 @@
 //! Checkpoints over the object store's own in-memory and local implementations, with a real store that says what counts.
 
 mod bucket;
+mod server;
 
 use std::time::Duration;
 
@@ -218,7 +219,7 @@ async fn what_another_store_or_shard_or_version_wrote_is_refused() {
     let site = Site::new().await;
     let row = site.make(1).await.row;
     let path = site.checkpoints.manifest_path(SHARD, row.epoch, row.number);
-    let manifest = site.checkpoints.manifest(&row).await.unwrap();
+    let manifest = site.checkpoints.manifest(&row, Purpose::Keeping).await.unwrap();
     for (foreign, root) in [
         (manifest.clone(), "another".to_owned()),
         (manifest::Manifest { shard: ShardId(1), ..manifest.clone() }, site.checkpoints.root.clone()),
@@ -255,7 +256,7 @@ async fn the_newest_few_are_kept_and_nothing_else() {
     let mut needed = std::collections::BTreeSet::new();
     for row in &rows {
         needed.insert(site.checkpoints.manifest_path(SHARD, row.epoch, row.number));
-        let manifest = site.checkpoints.manifest(row).await.unwrap();
+        let manifest = site.checkpoints.manifest(row, Purpose::Keeping).await.unwrap();
         needed.extend(manifest.files.iter().map(|file| site.checkpoints.file_path(SHARD, file.epoch, &file.digest)));
     }
     assert_eq!(site.paths().await, needed.into_iter().collect::<Vec<_>>());
@@ -351,11 +352,23 @@ async fn endpoint() -> String {
 // TL-2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
+    keep_and_let_go(endpoint().await).await;
+}
+
+// TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_somebody_elses_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
+    if let Some(server) = server::Server::start(bucket::BUCKET).await {
+        keep_and_let_go(server.endpoint()).await;
+    }
+}
+
+async fn keep_and_let_go(endpoint: String) {
     let place = S3Place {
         bucket: bucket::BUCKET.to_owned(),
         prefix: "/forebay/".to_owned(),
         region: "us-east-1".to_owned(),
-        endpoint: Some(endpoint().await),
+        endpoint: Some(endpoint),
         access_key_id: "who".to_owned(),
         secret_access_key: crate::secrets::Secret::new(*b"proof"),
         ca_file: None,
@@ -365,7 +378,11 @@ async fn a_bucket_keeps_checkpoints_of_many_parts_and_lets_old_ones_go() {
     let objects = place.open().unwrap();
     let mut site = Site::at(place, objects).await;
     site.write(3 * PART_BYTES as u64 / VALUE_BYTES as u64);
-    for number in 1..=4 {
+    let first = site.make(1).await;
+    let largest = site.checkpoints.list(SHARD).await.unwrap().into_values().max().unwrap();
+    assert!(largest > 2 * PART_BYTES as u64, "an object of more than two parts is uploaded: {largest}");
+    assert_eq!(values(&site.open(&first.row).await.unwrap()), site.numbers, "and comes back whole");
+    for number in 2..=4 {
         site.write(10);
         site.make(number).await;
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::Session;
 use crate::env;
@@ -36,6 +37,8 @@ pub(in crate::timeline) struct Checkpointing {
     copied_batches: u64,
     asked: Vec<CheckpointReply>,
     under_way: Option<UnderWay>,
+    /// Where what is under way is known of, should this end without waiting for it.
+    tasks: TaskTracker,
     stop: CancellationToken,
     _stopping: DropGuard,
 }
@@ -53,6 +56,7 @@ impl Checkpointing {
         staging: PathBuf,
         newest: Option<CheckpointRow>,
         now: Duration,
+        tasks: TaskTracker,
     ) -> Self {
         let stop = CancellationToken::new();
         Self {
@@ -64,6 +68,7 @@ impl Checkpointing {
             copied_batches: 0,
             asked: Vec::new(),
             under_way: None,
+            tasks,
             _stopping: stop.clone().drop_guard(),
             stop,
         }
@@ -83,14 +88,15 @@ impl Checkpointing {
         self.under_way.as_ref().is_some_and(|under_way| under_way.task.is_finished())
     }
 
-    fn is_wanted(&self, batches: u64, now: Duration) -> bool {
-        let by_itself = self.checkpoints.every.is_some() && now >= self.due_from && batches > self.copied_batches;
+    fn is_wanted(&self, batches: u64, now: Duration, has_disk: bool) -> bool {
+        let is_due = self.checkpoints.every.is_some() && now >= self.due_from && batches > self.copied_batches;
+        let by_itself = is_due && has_disk;
         self.under_way.is_none() && (by_itself || !self.asked.is_empty())
     }
 
     fn begin(&mut self, job: Job, batches: u64) {
         let checkpoints = Arc::clone(&self.checkpoints);
-        let task = env::spawn("shard checkpoint", async move { checkpoints.make(job).await });
+        let task = env::spawn("shard checkpoint", self.tasks.track_future(async move { checkpoints.make(job).await }));
         self.under_way = Some(UnderWay { task, asked: std::mem::take(&mut self.asked) });
         self.copied_batches = batches;
         self.number += 1;
@@ -109,7 +115,8 @@ impl Checkpointing {
 impl Session {
     /// Whether there is something to do about checkpoints.
     pub(super) fn has_checkpoint_work(&self, now: Duration) -> bool {
-        let wanted = self.caught_up && self.checkpointing.is_wanted(self.index.database().batches(), now);
+        let (batches, has_disk) = (self.index.database().batches(), self.has_disk_for_checkpoints());
+        let wanted = self.caught_up && self.checkpointing.is_wanted(batches, now, has_disk);
         self.checkpointing.is_done() || wanted
     }
 

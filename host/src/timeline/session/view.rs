@@ -42,6 +42,7 @@ impl Session {
         let signals = &self.parts.signals;
         signals.clock_gated(self.held == Some(Held::ClockGated));
         signals.capacity(self.held == Some(Held::Capacity), self.claims.unresolved(), oldest);
+        signals.pressing(&self.pressing.supply, &self.pressing.figures);
         let newest = self.checkpointing.newest.as_ref();
         signals.newest_checkpoint(newest.map(|row| (self.parts.env.now().since(row.created_at), row.bytes)));
         signals.lanes(self.index.lanes(), &self.schedule, self.held, now);
@@ -57,6 +58,7 @@ impl Session {
             in_flight: self.claims.with_publisher() as u64 + self.claims.unresolved() as u64,
             lanes: lanes.iter().filter(|lane| !lane.is_vacant).count() as u64,
             held: self.held,
+            pressing: self.pressing.supply.pressing().collect(),
             restored: self.restored,
             rows_read: self.rows_read,
             waits: WorkClass::ALL.map(|class| WorkWait {
@@ -86,14 +88,10 @@ impl Session {
                 in_flight_messages: destination.in_flight_messages(),
                 in_flight_bytes: destination.in_flight_bytes(),
                 eligible_from: lane.eligible_from().filter(|_| !lane.waits_for_its_head()),
-                held: [
-                    destination.held(now),
-                    lane.waits_for_its_head().then_some(Held::OrderingHead),
-                    self.held,
-                ]
-                .into_iter()
-                .flatten()
-                .min(),
+                held: [destination.held(now), lane.waits_for_its_head().then_some(Held::OrderingHead), self.held]
+                    .into_iter()
+                    .flatten()
+                    .min(),
             }
         });
         views.collect()

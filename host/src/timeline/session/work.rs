@@ -81,7 +81,7 @@ impl Session {
         let monotonic = self.parts.env.clock.monotonic();
         let outcomes = !self.settlements.is_empty() || !self.settled.is_empty();
         let control = self.parts.gates.has_changed().unwrap_or(false) || self.is_resolve_due(monotonic);
-        let feed = self.arrived.is_some() || !self.pages.is_empty();
+        let feed = (self.arrived.is_some() || !self.pages.is_empty()) && self.takes_new();
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
         let query = self.inquiry.is_some() || !self.inquiries.is_empty();
@@ -159,6 +159,8 @@ impl Session {
     fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
         let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals)?;
         self.due = if stopped_early { Look::Now } else { Look::At(ready_at) };
+        let room = self.claims_room();
+        self.claims.limit(room);
         if self.schedule.drr.is_idle() {
             return Ok(0);
         }
@@ -166,8 +168,6 @@ impl Session {
             // Owners that come and go shall not always begin with the same lanes.
             self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
         }
-        let room = self.claims_room();
-        self.claims.limit(room);
         let clock = &*self.parts.env.clock;
         let turn_end = clock.monotonic() + schedule::TURN_TIME_MAX;
         let mut step = self.index.begin();
@@ -187,12 +187,17 @@ impl Session {
         Ok(claimed)
     }
 
+    /// Whether one more may be claimed.
+    pub(super) fn has_room(&self) -> bool {
+        self.claims.has_room(0) && self.room_for_claims() > 0
+    }
+
     /// How many more may be claimed.
     fn claims_room(&mut self) -> usize {
         let held = Amount::of(self.claims.len(), CLAIM_BYTES);
         self.budget.set(WorkClass::DueScheduler, held);
         let room = self.budget.room(WorkClass::DueScheduler);
-        room.records.min(room.bytes / CLAIM_BYTES)
+        room.records.min(room.bytes / CLAIM_BYTES).min(self.room_for_claims())
     }
 
     /// Takes the names of lanes away that nobody needs.

@@ -45,6 +45,7 @@ impl Shard {
             self.path.with_extension(STAGING),
             newest,
             self.env.clock.monotonic(),
+            self.remains.tasks.clone(),
         );
         let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
         let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
@@ -74,9 +75,11 @@ impl Shard {
             claimed_max: self.claimed_max,
             weights: self.weights.clone(),
             work: self.work,
+            supply: self.supply.clone(),
             time: self.time.clone(),
             clock_uncertainty_max: self.clock_uncertainty_max,
             poll: self.poll,
+            remains: self.remains.clone(),
         }
     }
 

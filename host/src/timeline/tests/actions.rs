@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::destination_lane::Gate;
+use crate::model::message::TooLate;
 use crate::store::{Admission, AdmissionRequest, Cancelled};
 
 impl World {
@@ -42,7 +43,7 @@ async fn an_action_is_handed_off_when_it_is_due_and_not_while_its_flow_is_paused
     world.until_handed_off(&running, then_id).await;
     assert_eq!(world.work_items(then_id).await, 1);
     let cancelled = world.store.cancel(then_id, world.now()).await.unwrap();
-    assert_eq!(cancelled, Cancelled::TooLate(MessageState::HandedOff));
+    assert_eq!(cancelled, Cancelled::TooLate(TooLate::Stands(MessageState::HandedOff)));
     running.stop().await;
 }
 

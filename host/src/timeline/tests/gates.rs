@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::destination_lane::{Gate, Ordering};
+use crate::model::message::TooLate;
 use crate::store::{Cancelled, GateChange, Redriven, Resolution, Resolved, SetBy};
 
 impl World {
@@ -185,11 +186,42 @@ async fn an_uncertain_head_holds_its_successors_until_an_operator_settles_it() {
     let running = world.start().await;
     world.barrier().await;
     assert_eq!(world.entry(ids[1]).await.attempt, 0);
+    let (_, lanes) = running.timeline.look().await.remove(0);
+    let lane = lanes.iter().find(|lane| lane.name.destination.as_str() == "ordered").unwrap();
+    assert_eq!((lane.held, lane.eligible_from, lane.pending), (Some(crate::lanes::Held::OrderingHead), None, 2));
     let resolved = world.store.resolve(ids[0], Resolution::Retry, world.now()).await.unwrap();
     assert_eq!(resolved, Resolved::Resolved);
     assert_eq!([world.receiver.next().await, world.receiver.next().await], [ids[0], ids[1]]);
     let resolved = world.store.resolve(ids[0], Resolution::Dead, world.now()).await.unwrap();
     assert!(matches!(resolved, Resolved::NotUncertain(_)));
+    running.stop().await;
+}
+
+// TL-5, TL-6
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_have_arrived_is_not_cancelled_and_an_operator_settles_it_while_it_waits() {
+    let mut world = World::new().await;
+    world.add("slow", "hold", |destination| destination.deadline = Duration::from_millis(50));
+    let running = world.start().await;
+    let ids = world.emit((0..3).map(|_| world.message("slow", world.now())).collect()).await;
+    for id in &ids {
+        world.until_state(*id, MessageState::RetryWait).await;
+        let too_late = TooLate::MayHaveArrived(MessageState::RetryWait);
+        assert_eq!(world.store.cancel(*id, world.now()).await.unwrap(), Cancelled::TooLate(too_late));
+    }
+    world.receiver.let_go();
+    for (id, resolution) in ids.iter().zip([Resolution::Published, Resolution::Dead, Resolution::Retry]) {
+        assert_eq!(world.store.resolve(*id, resolution, world.now()).await.unwrap(), Resolved::Resolved);
+    }
+    assert_eq!(world.receiver.next().await, ids[2], "it is tried again at once");
+    world.until_state(ids[2], MessageState::Published).await;
+    running.advance(120 * SECOND);
+    running.until_active().await;
+    world.barrier().await;
+    for (id, state) in [(ids[0], MessageState::Published), (ids[1], MessageState::Dead)] {
+        let entry = world.entry(id).await;
+        assert_eq!((entry.state, entry.attempt), (state, 1), "it is not tried any more");
+    }
     running.stop().await;
 }
 

@@ -3,12 +3,14 @@
 //! That something is *not* published is shown by a barrier: a message of the same shard that is due later and arrives.
 
 mod actions;
+mod capacity;
 mod checkpoints;
 mod crash;
 mod due;
 mod gates;
 mod lanes;
 mod ownership;
+mod panics;
 mod placement;
 mod receiver;
 mod recovery;
@@ -49,6 +51,7 @@ struct World {
     /// Where checkpoints are kept, and how often they are made.
     checkpoints: PathBuf,
     every: Option<Duration>,
+    floors: Floors,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -58,6 +61,9 @@ struct Running {
     clock: Arc<ManualClock>,
     stop: CancellationToken,
 }
+
+/// Panics of an actor in a row, after which it is not opened again.
+const PANICS_MAX: u32 = 4;
 
 /// How long a barrier waits, in real time, before a little time passes.
 const BARRIER_LOOK: Duration = Duration::from_millis(500);
@@ -73,7 +79,17 @@ impl World {
         let receiver = Receiver::start(Arc::clone(&clock)).await;
         let checkpoints = shared.directory.path().join("checkpoints");
         let (destinations, weights) = (Destinations::new(), BTreeMap::new());
-        let mut world = Self { shared, clock, store, receiver, destinations, weights, checkpoints, every: None };
+        let mut world = Self {
+            shared,
+            clock,
+            store,
+            receiver,
+            destinations,
+            weights,
+            checkpoints,
+            every: None,
+            floors: Floors::default(),
+        };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
         }
@@ -125,6 +141,8 @@ impl World {
             poll: Duration::from_millis(20),
             claimed_max,
             memory_bytes: 8 << 20,
+            floors: self.floors,
+            after_panic: RetryPolicy { initial: Duration::from_millis(2), max: SECOND / 20, failures_max: PANICS_MAX },
             namespace_weights: self.weights.clone(),
             clock_uncertainty_max: Duration::from_millis(100),
             checkpoints: CheckpointOptions {

@@ -74,6 +74,8 @@ async fn a_timeline_that_would_stand_still_does_not_start_and_says_why() {
         poll: SECOND,
         claimed_max,
         memory_bytes,
+        floors: Floors::default(),
+        after_panic: AFTER_PANIC,
         namespace_weights: BTreeMap::new(),
         clock_uncertainty_max: SECOND,
         checkpoints: CheckpointOptions { place: CheckpointPlace::Folder("checkpoints".into()), every: None, kept: 1 },

@@ -7,22 +7,13 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::env::Env;
-use crate::model::pack::SecretHeader;
+use crate::model::pack::{GenerationNumber, SecretHeader};
 use crate::model::reading::ReaderOrigin;
+use crate::outbound::Client;
 use crate::outbound::sink::{Answer, Sink};
-use crate::outbound::{Client, ClientOptions};
 use crate::secrets::Secrets;
 
-fn client(allowed: &[&str]) -> Client {
-    let options = ClientOptions {
-        allow_networks: allowed.iter().map(|network| (*network).to_owned()).collect(),
-        ca_file: None,
-        deny_addresses: Vec::new(),
-        idle_connections_max: 1,
-        idle_timeout: Duration::from_secs(1),
-    };
-    Client::new(&options).unwrap()
-}
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 fn write_secret(directory: &Path, text: &str) {
     let folder = directory.join(format!("{}.pack", pack()));
@@ -51,6 +42,11 @@ fn request(reader: &Reader) -> ReadRequest {
     }
 }
 
+fn origin(sink: &Sink) -> ReaderOrigin {
+    let origin = format!("http://{}/proxy", sink.address).parse().unwrap();
+    ReaderOrigin { pack: pack(), reader: None, origin }
+}
+
 /// Calls `sink` (or the manifest's host, without one), with secrets that hold this text.
 async fn call(sink: Option<&Sink>, allowed: &[&str], secret: Option<&str>) -> Result<ReadResponse, Unread> {
     let directory = TempDir::new().unwrap();
@@ -58,12 +54,7 @@ async fn call(sink: Option<&Sink>, allowed: &[&str], secret: Option<&str>) -> Re
         write_secret(directory.path(), text);
     }
     let secrets = Secrets::open(directory.path(), Env::system()).unwrap();
-    let origins = sink.map(|sink| ReaderOrigin {
-        pack: pack(),
-        reader: None,
-        origin: format!("http://{}/proxy", sink.address).parse().unwrap(),
-    });
-    let caller = HttpCaller::new(client(allowed), secrets, origins.into_iter().collect());
+    let caller = HttpCaller::new(Client::allowing(allowed), secrets, sink.map(origin).into_iter().collect());
     let (reader, namespace, pack) = (authorized(), "acme".parse().unwrap(), pack());
     let call = ReaderCall { pack: &pack, namespace: &namespace, reader: &reader, request: request(&reader) };
     caller.call(call, deadline(AMPLE)).await
@@ -103,7 +94,7 @@ async fn a_private_address_is_not_called() {
     let sink = Sink::start(|_| Answer::status(200)).await;
     let denied = call(Some(&sink), &[], Some("token")).await.unwrap_err();
     assert_eq!((denied.outcome, denied.failure.class), (CallOutcome::Denied, FailureClass::ReadRefused));
-    assert!(!denied.divisible);
+    assert_eq!(denied.blame, Blame::All);
 }
 
 #[tokio::test]
@@ -116,4 +107,41 @@ async fn an_answer_without_end_is_cut_off_and_one_that_drips_ends_at_the_readers
     assert_eq!(never.outcome, CallOutcome::TimedOut);
     let closed = answered(Answer::Close).await;
     assert_eq!((closed.outcome, closed.failure.class.as_str()), (CallOutcome::Broken, "read_failed"));
+}
+
+// GST-2: one bad key fails its events only, whatever becomes of the call for it.
+#[tokio::test]
+async fn a_record_that_the_provider_comes_to_grief_over_fails_its_own_events_only() {
+    for (over_it, class) in [
+        (Answer::status(500), "read_failed"),
+        (Answer::status(400), "read_refused"),
+        (Answer::Close, "read_failed"),
+        (Answer::BreakOff("HTTP/1.1 200 Said\r\ncontent-length: 10\r\n\r\na=".to_owned()), "read_failed"),
+        (Answer::Never, "read_failed"),
+    ] {
+        let sink = Sink::start(move |received| {
+            let body = String::from_utf8_lossy(&received.body);
+            let keys: Vec<&str> = body.split(',').collect();
+            if keys.contains(&"bad") {
+                return over_it.clone();
+            }
+            let answer = records(&keys);
+            Answer::Raw(format!("HTTP/1.1 200 Said\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()))
+        })
+        .await;
+        let directory = TempDir::new().unwrap();
+        let secrets = Secrets::open(directory.path(), Env::system()).unwrap();
+        let caller = Arc::new(HttpCaller::new(Client::allowing(&["127.0.0.0/8"]), secrets, vec![origin(&sink)]));
+        let asked = ["a", "b", "c", "bad", "d", "e"];
+        let events = asked.map(|key| ("acme".parse().unwrap(), NOW, wish(&[key]))).to_vec();
+        let flow = ReadingFlow::under(100, AMPLE);
+        let generation = GenerationNumber(1);
+        let read = read_all(&flow, generation, events, caller, Env::system(), deadline(PATIENT)).await;
+        for (key, readings) in asked.into_iter().zip(read) {
+            match readings {
+                Ok(readings) => assert_eq!(readings[0].value, Some(Bytes::from(format!("of {key}")))),
+                Err(failure) => assert_eq!((key, failure.class.as_str()), ("bad", class), "{failure}"),
+            }
+        }
+    }
 }

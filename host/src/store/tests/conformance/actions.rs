@@ -2,7 +2,7 @@
 
 use super::publishing::{acquire, admit, record};
 use super::*;
-use crate::model::message::{AfterAttempt, NewMessage};
+use crate::model::message::{AfterAttempt, NewMessage, TooLate};
 
 const NOW: Timestamp = START;
 const APPLY: [WorkType; 1] = [WorkType::WorkflowActionApply];
@@ -36,9 +36,12 @@ async fn an_action_is_handed_off_once_and_is_work_of_a_type_of_its_own() {
     assert!(claim_actions(&fixture).await.is_empty(), "it is admitted, and no more");
     assert!(record(&fixture, lease, id, 1, AfterAttempt::HandedOff).await);
     assert!(!record(&fixture, lease, id, 1, AfterAttempt::HandedOff).await, "it has been");
-    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(MessageState::HandedOff));
+    assert_eq!(
+        fixture.store.cancel(id, NOW).await.unwrap(),
+        Cancelled::TooLate(TooLate::Stands(MessageState::HandedOff))
+    );
     let again = fixture.store.reschedule(id, NOW).await.unwrap();
-    assert_eq!(again, Rescheduled::TooLate(MessageState::HandedOff));
+    assert_eq!(again, Rescheduled::TooLate(TooLate::Stands(MessageState::HandedOff)));
     assert_eq!(fixture.store.redrive(vec![id], NOW).await.unwrap(), [Redriven::NotDead(MessageState::HandedOff)]);
 
     assert!(fixture.claim(8).await.is_empty(), "whoever claims events does not see it");

@@ -62,6 +62,8 @@ async fn attempts_of_which_nobody_knows_what_they_did_are_counted_over_all_gener
     record(&fixture, lease, id, 2, AfterAttempt::Uncertain).await;
     assert_eq!(count().await, 1);
     fixture.store.resolve(id, Resolution::Retry, START).await.unwrap();
-    fixture.store.reschedule(id, START).await.unwrap();
+    admit(&fixture, lease, id, 1).await;
+    record(&fixture, lease, id, 3, AfterAttempt::Dead).await;
+    fixture.store.redrive(vec![id], START).await.unwrap();
     assert_eq!(count().await, 1, "it is the same message");
 }

@@ -81,6 +81,41 @@ async fn events_are_found_by_tenant_pack_route_and_state() {
     }
 }
 
+// CLM-7
+#[tokio::test]
+async fn an_event_of_which_several_actions_are_dead_is_listed_once_however_pages_fall() {
+    let fixture = start().await;
+    let (mut events, mut messages) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let ids = fixture.emit((0..3).map(|_| fixture.action("remind", START)).collect()).await;
+        let first = fixture.store.message(ids[0]).await.unwrap().unwrap().summary.entry;
+        let shard = fixture.store.shard_of(&first.namespace, &first.destination);
+        let lease = super::publishing::acquire(&fixture, shard.0).await;
+        for id in &ids {
+            super::publishing::admit(&fixture, lease, *id, 1).await;
+            super::publishing::record(&fixture, lease, *id, 1, crate::model::message::AfterAttempt::HandedOff).await;
+        }
+        fixture.store.release_shard(lease).await.unwrap();
+        events.insert(0, first.event_id);
+        messages.extend(ids);
+    }
+    let work_types = vec![WorkType::WorkflowActionApply];
+    let claimed = fixture.store.claim(ClaimRequest { work_types, ..fixture.request(16) }).await.unwrap();
+    assert_eq!(claimed.len(), messages.len());
+    for item in &claimed {
+        let dead = Disposition::Dead { failure: failure(), leaves_lane: true };
+        assert_eq!(fixture.finish(item, dead).await, Finished::Applied);
+    }
+    let dead = EventFilter { state: Some(WorkState::Dead), ..EventFilter::default() };
+    for limit in [1, 2, 3, 4, 5, 9, 100] {
+        let listed = all_events(&fixture, &dead, limit).await;
+        assert_eq!(listed.iter().map(|event| event.id).collect::<Vec<_>>(), events, "{limit}");
+        let mut listed = all_messages(&fixture, &MessageFilter::default(), limit).await;
+        listed.reverse();
+        assert_eq!(listed, messages, "{limit}");
+    }
+}
+
 #[tokio::test]
 async fn a_page_looks_at_a_bounded_number_of_rows() {
     let fixture = start().await;

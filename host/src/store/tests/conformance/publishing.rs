@@ -1,7 +1,7 @@
 //! Messages: the feed, admission, outcomes, commands, and who may do it.
 
 use super::*;
-use crate::model::message::AfterAttempt;
+use crate::model::message::{AfterAttempt, TooLate};
 
 const NOW: Timestamp = START;
 
@@ -160,7 +160,7 @@ async fn a_cancel_before_the_admission_is_never_overtaken() {
     assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Already);
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved);
     let reschedule = fixture.store.reschedule(id, NOW).await.unwrap();
-    assert_eq!(reschedule, Rescheduled::TooLate(MessageState::Cancelled));
+    assert_eq!(reschedule, Rescheduled::TooLate(TooLate::Stands(MessageState::Cancelled)));
 }
 
 // TL-5
@@ -170,11 +170,73 @@ async fn after_the_admission_a_command_comes_too_late() {
     let (id, lease) = scheduled(&fixture).await;
     admit(&fixture, lease, id, 1).await;
     let too_late = MessageState::Publishing;
-    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(too_late));
-    assert_eq!(fixture.store.reschedule(id, NOW).await.unwrap(), Rescheduled::TooLate(too_late));
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(TooLate::Stands(too_late)));
+    assert_eq!(fixture.store.reschedule(id, NOW).await.unwrap(), Rescheduled::TooLate(TooLate::Stands(too_late)));
     assert!(record(&fixture, lease, id, 1, AfterAttempt::Uncertain).await);
-    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(MessageState::Uncertain));
+    assert_eq!(
+        fixture.store.cancel(id, NOW).await.unwrap(),
+        Cancelled::TooLate(TooLate::Stands(MessageState::Uncertain))
+    );
     assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "it waits for an operator");
+}
+
+/// A message that waits although nobody knows what its first attempt did: the policy `retry`.
+async fn uncertain_and_waiting(fixture: &Fixture) -> (MessageId, ShardLease) {
+    let (id, lease) = scheduled(fixture).await;
+    admit(fixture, lease, id, 1).await;
+    let unknown = OutcomeRecord { uncertain: true, ..outcome(id, 1, 1, AfterAttempt::RetryAt(NOW)) };
+    assert!(record_outcome(fixture, lease, unknown).await);
+    (id, lease)
+}
+
+// TL-5, TL-6
+#[tokio::test]
+async fn what_may_have_arrived_is_neither_cancelled_nor_rescheduled() {
+    let fixture = start().await;
+    let (id, lease) = uncertain_and_waiting(&fixture).await;
+    let may_have_arrived = TooLate::MayHaveArrived(MessageState::RetryWait);
+    let before = fixture.store.message_entries(&[id]).await.unwrap();
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(may_have_arrived));
+    assert_eq!(fixture.store.reschedule(id, NOW).await.unwrap(), Rescheduled::TooLate(may_have_arrived));
+    assert_eq!(fixture.store.message_entries(&[id]).await.unwrap(), before, "nothing has changed");
+    // It is tried again all the same, and one failure more that is certain does not make the first one so.
+    assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Admitted { attempt: 2 });
+    assert!(record(&fixture, lease, id, 2, AfterAttempt::RetryAt(NOW)).await);
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(may_have_arrived));
+    // Neither does a new generation.
+    admit(&fixture, lease, id, 1).await;
+    assert!(record(&fixture, lease, id, 3, AfterAttempt::Dead).await);
+    fixture.store.redrive(vec![id], NOW).await.unwrap();
+    let may_have_arrived = TooLate::MayHaveArrived(MessageState::Scheduled);
+    assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::TooLate(may_have_arrived));
+}
+
+// TL-6, LAN-4
+#[tokio::test]
+async fn what_waits_after_an_uncertain_attempt_is_settled_by_an_operator_and_keeps_its_place() {
+    for (resolution, state) in [
+        (Resolution::Retry, MessageState::RetryWait),
+        (Resolution::Published, MessageState::Published),
+        (Resolution::Dead, MessageState::Dead),
+    ] {
+        let fixture = start().await;
+        let (id, lease) = uncertain_and_waiting(&fixture).await;
+        let place = fixture.store.message_entries(&[id]).await.unwrap()[0].place;
+        assert_eq!(fixture.store.resolve(id, resolution, fixture.now()).await.unwrap(), Resolved::Resolved);
+        // Whoever had claimed it before comes too late: the answer was acknowledged.
+        assert_eq!(admit(&fixture, lease, id, 1).await, Admission::Moved, "{resolution:?}");
+        let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
+        let (generation, attempt) = if resolution == Resolution::Retry { (2, 0) } else { (1, 1) };
+        assert_eq!((entry.state, entry.generation, entry.attempt, entry.place), (state, generation, attempt, place));
+        assert!(entry.seq > place, "the feed tells of it");
+        assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+        let uncertain = fixture.store.message(id).await.unwrap().unwrap().uncertain_attempts;
+        assert_eq!(uncertain, u32::from(resolution != Resolution::Dead), "that it did not arrive is known now");
+        if resolution == Resolution::Dead {
+            fixture.store.redrive(vec![id], NOW).await.unwrap();
+            assert_eq!(fixture.store.cancel(id, NOW).await.unwrap(), Cancelled::Cancelled);
+        }
+    }
 }
 
 // TL-5

@@ -3,7 +3,8 @@
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
-use crate::lanes::Held;
+use crate::lanes::{Held, Level, Resource, Supply};
+use crate::timeline::figures::IndexFigures;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -13,6 +14,18 @@ impl Bench {
         let destination = destination.parse().unwrap();
         let row = row(number, u64::from(number), 1, MessageState::Scheduled);
         self.apply(&[MessageEntry { destination, ordering_key: key.map(str::to_owned), ..row }]);
+    }
+
+    /// Claims what may be claimed now, `room` at the most. Returns how many.
+    fn serve(&mut self, room: usize, at: Timestamp, signals: &Signals) -> usize {
+        self.claims.limit(room);
+        let now = Interval { earliest: at, latest: at };
+        let mut step = self.index.begin();
+        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, now, || false).unwrap();
+        self.schedule.refresh(&mut step, at);
+        step.commit().unwrap();
+        picked.iter().for_each(|picked| signals.claimed(picked, at));
+        self.claims.take_up(picked).len()
     }
 
     fn number_of(&self, destination: &str) -> LaneNumber {
@@ -103,6 +116,78 @@ fn what_is_due_and_not_admitted_is_shown_by_the_first_reason_and_every_circuit_b
     assert_shown(&shown, &held_lines(&counts));
     let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, Some(Held::Capacity), NOW));
     assert_shown(&shown, &held_lines(&[("capability", 1), ("lane_full", 1), ("capacity", 1), ("fairness", 0)]));
+}
+
+// OBS-1, DRR-3
+#[test]
+fn how_long_a_ready_lane_waits_to_be_served_is_measured_and_not_how_long_it_has_nothing_to_send() {
+    let mut bench = Bench::with([destination("sink")], 64);
+    bench.emit("sink", 1, None);
+    bench.emit("sink", 2, None);
+    let shown = rendered(|signals| {
+        bench.schedule.discover(&bench.index, NOW, signals).unwrap();
+        // One is claimed in each turn, and there is none for the fourth.
+        for (seconds, count) in [(0, 0), (3, 1), (5, 1), (9, 0)] {
+            let room = usize::from(seconds > 0);
+            assert_eq!(bench.serve(room, NOW + seconds * SECOND, signals), count, "after {seconds} s");
+        }
+        // It is ready again, and not since it was served last.
+        bench.emit("sink", 3, None);
+        bench.emit("sink", 4, None);
+        assert_eq!(bench.serve(2, NOW + SECOND, signals), 2);
+    });
+    // 3 s until the first, 2 s until the second, 1 s once it was ready again; the fourth came in the same visit as the third.
+    let lines = ["forebay_timeline_service_gap_seconds_sum 6", "forebay_timeline_service_gap_seconds_count 3"];
+    assert_shown(&shown, &lines.map(str::to_owned));
+}
+
+// OBS-1, WRK-3
+#[test]
+fn what_presses_on_a_shard_is_shown_with_what_it_was_measured_by_and_every_end_of_its_actor_is_counted() {
+    let figures =
+        IndexFigures { level0_files: 16, memtables: 1, pending_bytes: 7, is_delayed: true, is_stopped: false };
+    let supply = Supply::default().with(Resource::Index, Level::Tight).with(Resource::Disk, Level::Exhausted);
+    let shown = rendered(|signals| {
+        signals.pressing(&supply, &figures);
+        signals.ended("panic");
+        signals.ended("panic");
+        signals.ended("fenced");
+    });
+    let lines = [
+        "forebay_timeline_pressure{shard=\"7\",resource=\"disk\"} 2",
+        "forebay_timeline_pressure{shard=\"7\",resource=\"index\"} 1",
+        "forebay_timeline_pressure{shard=\"7\",resource=\"descriptors\"} 0",
+        "forebay_timeline_pressure{shard=\"7\",resource=\"channels\"} 0",
+        "forebay_timeline_pressure{shard=\"7\",resource=\"evidence\"} 0",
+        "forebay_timeline_index_level0_files{shard=\"7\"} 16",
+        "forebay_timeline_index_memtables{shard=\"7\"} 1",
+        "forebay_timeline_index_pending_compaction_bytes{shard=\"7\"} 7",
+        "forebay_timeline_index_writes_stalled{shard=\"7\"} 1",
+        "forebay_timeline_actor_ends_total{shard=\"7\",reason=\"panic\"} 2",
+        "forebay_timeline_actor_ends_total{shard=\"7\",reason=\"fenced\"} 1",
+    ];
+    assert_shown(&shown, &lines.map(str::to_owned));
+}
+
+// OBS-1
+#[test]
+fn nothing_is_shown_any_more_of_a_shard_that_was_given_up() {
+    let bench = held_by_everything();
+    let shown = rendered(|signals| {
+        signals.applied_lag(42);
+        signals.capacity(true, 3, 9 * SECOND);
+        signals.newest_checkpoint(Some((SECOND, 4_096)));
+        signals.lanes(bench.index.lanes(), &bench.schedule, None, NOW);
+        signals.gone();
+    });
+    assert!(
+        shown.contains("forebay_timeline_lane_pending{shard=\"7\",namespace=\"acme\",destination=\"storm\"} 0"),
+        "{shown}"
+    );
+    let gauges = shown.lines().filter(|line| line.contains("shard=\"7\""));
+    let (ages, others): (Vec<_>, Vec<_>) = gauges.partition(|line| line.contains("checkpoint_age"));
+    assert!(others.len() > 30 && others.iter().all(|line| line.ends_with(" 0")), "{others:?}");
+    assert_eq!(ages, ["forebay_timeline_checkpoint_age_seconds{shard=\"7\"} -1"]);
 }
 
 // OBS-1
