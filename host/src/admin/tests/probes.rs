@@ -32,7 +32,6 @@ async fn assert_probed(desk: &Desk) {
     }
 }
 
-// OBS-1
 #[tokio::test]
 async fn requests_that_take_all_there_is_leave_the_probes_theirs() {
     let desk = Desk::open(None).await;
@@ -46,7 +45,6 @@ async fn requests_that_take_all_there_is_leave_the_probes_theirs() {
     assert_probed(&desk).await;
 }
 
-// OBS-1
 #[tokio::test]
 async fn connections_that_ask_nothing_leave_the_probes_theirs() {
     let desk = Desk::open(Some(TOKEN)).await;
