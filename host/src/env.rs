@@ -12,7 +12,7 @@ pub use figures::{descriptors, disk};
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
@@ -53,7 +53,7 @@ pub trait Clock: Send + Sync {
     /// Wall-clock time, which may jump.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed point, which never goes back.
+    /// Time since some fixed point, which never goes back, and goes on while the machine is suspended: leases do as well.
     fn monotonic(&self) -> Duration;
 }
 
@@ -65,14 +65,20 @@ pub trait Entropy: Send + Sync {
 
 /// The machine's clock.
 pub struct SystemClock {
-    origin: Instant,
+    origin: Duration,
 }
 
 impl SystemClock {
     /// A clock whose monotonic time begins now.
     pub fn new() -> Self {
-        Self { origin: Instant::now() }
+        Self { origin: since_boot() }
     }
+}
+
+/// Time since the machine was started, suspended or not. [`std::time::Instant`] stands still while it is suspended.
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 impl Default for SystemClock {
@@ -88,7 +94,7 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.origin.elapsed()
+        since_boot().saturating_sub(self.origin)
     }
 }
 

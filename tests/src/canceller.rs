@@ -1,11 +1,12 @@
 //! An operator who cancels messages that wait, at one host or the other, while everything else goes on.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::env;
+use forebay::env::{self, Env};
+use forebay::model::time::Timestamp;
 use http::StatusCode;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -22,7 +23,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// An operator at work.
 pub struct Canceller {
-    task: JoinHandle<BTreeSet<String>>,
+    task: JoinHandle<BTreeMap<String, Timestamp>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -34,15 +35,15 @@ impl Canceller {
         Self { task, stop }
     }
 
-    /// Ends. Returns the messages whose cancel was acknowledged.
-    pub async fn stop(self) -> anyhow::Result<BTreeSet<String>> {
+    /// Ends. Returns the messages whose cancel was acknowledged, and by when it was.
+    pub async fn stop(self) -> anyhow::Result<BTreeMap<String, Timestamp>> {
         self.stop.store(true, Ordering::Relaxed);
         Ok(self.task.await?)
     }
 }
 
-async fn cancel(hosts: Vec<Admin>, mut random: StdRng, stop: Arc<AtomicBool>) -> BTreeSet<String> {
-    let mut acknowledged = BTreeSet::new();
+async fn cancel(hosts: Vec<Admin>, mut random: StdRng, stop: Arc<AtomicBool>) -> BTreeMap<String, Timestamp> {
+    let mut acknowledged = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         env::sleep(Duration::from_millis(random.random_range(PAUSE_MS))).await;
         let host = *hosts.choose(&mut random).expect("there is a host");
@@ -55,7 +56,7 @@ async fn cancel(hosts: Vec<Admin>, mut random: StdRng, stop: Arc<AtomicBool>) ->
         if let Some(answer) = in_time(host.post(&format!("/api/v1/messages/{id}/cancel"), json!({}))).await
             && answer.status == StatusCode::OK
         {
-            acknowledged.insert((*id).to_owned());
+            acknowledged.insert((*id).to_owned(), Env::system().now());
         }
     }
     acknowledged

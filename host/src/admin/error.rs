@@ -105,7 +105,7 @@ impl ApiError {
             | ApiError::NotFinished(_)
             | ApiError::NotClaimable { .. }
             | ApiError::Fenced(_)
-            | ApiError::Store(StoreError::Refused(_))
+            | ApiError::Store(StoreError::Refused(_) | StoreError::Unstorable(_))
             | ApiError::Rollout(RolloutError::Conflict(_) | RolloutError::Store(StoreError::Refused(_))) => {
                 StatusCode::CONFLICT
             }
@@ -193,6 +193,7 @@ fn store_code(error: &StoreError) -> &'static str {
         StoreError::Unavailable(_) => "store_unavailable",
         StoreError::Unknown(_) => "store_outcome_unknown",
         StoreError::Refused(_) => "refused",
+        StoreError::Unstorable(_) => "unstorable",
         StoreError::Unusable(_) => "store_unusable",
     }
 }

@@ -59,8 +59,11 @@ pub(super) async fn reschedule(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<wire::MessageDetail>, ApiError> {
     let now = parts.env.now();
-    let due_at = parse_due(&read(body)?, now)?;
-    match parts.store.reschedule(id, due_at).await? {
+    let rescheduled = match parse_due(&read(body)?, now)? {
+        Due::At(due_at) => parts.store.reschedule(id, due_at).await?,
+        Due::After(delay) => parts.store.delay(id, delay, now).await?,
+    };
+    match rescheduled {
         Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
         Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
         Rescheduled::NotFound => return Err(not_found(id)),
@@ -101,28 +104,39 @@ pub(super) async fn resolve(
     Ok(Json(find(&parts.store, id).await?.into()))
 }
 
+/// Where a message is moved to.
+enum Due {
+    At(Timestamp),
+    /// So long after it is moved.
+    After(Duration),
+}
+
 /// When a reschedule wants its message to be due: `{"due_at":"…"}` or `{"delay_ms":…}`.
-fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Timestamp, ApiError> {
-    let due_at = match (&wish.due_at, wish.delay_ms) {
+fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Due, ApiError> {
+    let due = match (&wish.due_at, wish.delay_ms) {
         (Some(due_at), None) => {
             let parsed: jiff::Timestamp = due_at.parse().map_err(|_| {
                 ApiError::Invalid("`due_at` must be an RFC 3339 time, like 2030-01-31T08:00:00Z".to_owned())
             })?;
-            Timestamp::from_millis(parsed.as_millisecond())
+            Due::At(Timestamp::from_millis(parsed.as_millisecond()))
         }
-        (None, Some(delay_ms)) => now + Duration::from_millis(delay_ms),
+        (None, Some(delay_ms)) => Due::After(Duration::from_millis(delay_ms)),
         (Some(_), Some(_)) | (None, None) => {
             return Err(ApiError::Invalid("give either `due_at` or `delay_ms`".to_owned()));
         }
     };
     // As for a guest's: a time before that is a slip, not a wish.
-    if due_at < Timestamp::from_millis(0) {
+    if matches!(due, Due::At(due_at) if due_at < Timestamp::from_millis(0)) {
         return Err(ApiError::Invalid("the new time must not be before 1970".to_owned()));
     }
-    if due_at > now + DELAY_MAX {
+    let is_too_far = match due {
+        Due::At(due_at) => due_at > now + DELAY_MAX,
+        Due::After(delay) => delay > DELAY_MAX,
+    };
+    if is_too_far {
         return Err(ApiError::Invalid("the new time must be less than ten years away".to_owned()));
     }
-    Ok(due_at)
+    Ok(due)
 }
 
 pub(super) async fn find(store: &Store, id: MessageId) -> Result<MessageDetail, ApiError> {

@@ -10,12 +10,15 @@ use super::{Launch, descriptors, directories, options, packs, token};
 use crate::config::{Config, ConfigError};
 use crate::env::Env;
 use crate::store::{
-    self, CoverageGap, Examination, Examined, MigrationReport, PACKET_BYTES_ADVISED, PACKET_BYTES_MIN, ServerFacts,
-    StoreError,
+    self, Behaviour, CoverageGap, Examination, Examined, MigrationReport, Miscount, PACKET_BYTES_ADVISED,
+    PACKET_BYTES_MIN, ServerFacts, StoreError,
 };
 
 /// The largest difference between the database's clock and the host's that is nothing to speak of.
 const CLOCK_DIFFERENCE_MS_MAX: i64 = 1_000;
+
+/// Counters that are shown of those that are wrong.
+const MISCOUNTS_SHOWN_MAX: usize = 10;
 
 /// How a thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,9 +131,11 @@ fn unusable(error: &StoreError) -> Finding {
             let remedy = "see that the server runs, and that `database.url` has the right host, user and password";
             Finding::failure("database", error, remedy)
         }
-        StoreError::Busy { .. } | StoreError::Unknown(_) | StoreError::Refused(_) | StoreError::Unusable(_) => {
-            Finding::refusal("database", error)
-        }
+        StoreError::Busy { .. }
+        | StoreError::Unknown(_)
+        | StoreError::Refused(_)
+        | StoreError::Unstorable(_)
+        | StoreError::Unusable(_) => Finding::refusal("database", error),
     }
 }
 
@@ -140,9 +145,10 @@ fn examined(config: &Config, found: &Examination) -> Vec<Finding> {
         None => Finding::ok("database", "the file is healthy"),
     }];
     findings.push(schema(&found.schema));
-    findings.push(shards(config.store.shards, found.shards));
-    findings.extend(found.server.iter().flat_map(server));
-    findings.push(coverage(&found.coverage));
+    findings.push(shards(config.store.shards, found.contents.shards));
+    findings.extend(found.server.iter().flat_map(|found| server(config, found)));
+    findings.push(coverage(&found.contents.coverage));
+    findings.push(counters(&found.contents.miscounts));
     findings
 }
 
@@ -164,12 +170,17 @@ fn shards(configured: u16, found: u64) -> Finding {
     Finding::failure("shards", seen, format_args!("set store.shards to {found}: the number cannot be changed"))
 }
 
-fn server(server: &ServerFacts) -> Vec<Finding> {
-    vec![packets(server.packet_bytes), clock(server.clock_ahead_ms), locks(server)]
+fn server(config: &Config, server: &ServerFacts) -> Vec<Finding> {
+    let mut findings = vec![packets(config, server.packet_bytes), clock(server.clock_ahead_ms), locks(server)];
+    findings.extend(server.behaviour.map(idle));
+    findings
 }
 
-fn packets(bytes: u64) -> Finding {
+fn packets(config: &Config, bytes: u64) -> Finding {
     const NAME: &str = "database packets";
+    if let (PACKET_BYTES_MIN.., Err(error)) = (bytes, options::check_packet(config, bytes)) {
+        return Finding::refusal(NAME, &error);
+    }
     let seen = format!("max_allowed_packet is {} MiB", bytes >> 20);
     let remedy = format!("set max_allowed_packet on the server to at least {} MiB", PACKET_BYTES_ADVISED >> 20);
     match bytes {
@@ -199,6 +210,15 @@ fn locks(server: &ServerFacts) -> Finding {
     }
 }
 
+fn idle(behaviour: Behaviour) -> Finding {
+    const NAME: &str = "database transactions";
+    if behaviour.ends_idle_transactions {
+        return Finding::ok(NAME, "those of a host that vanished are soon ended");
+    }
+    let remedy = "where hosts vanish without a word (power, network), have TCP keepalive notice it within seconds, or use MariaDB";
+    Finding::warning(NAME, "those of a host that vanished stay open until the server gives up its connection", remedy)
+}
+
 fn coverage(gap: &CoverageGap) -> Finding {
     const NAME: &str = "coverage";
     if gap.events == 0 {
@@ -208,6 +228,19 @@ fn coverage(gap: &CoverageGap) -> Finding {
     let more = if gap.events > gap.first.len() as u64 { ", .." } else { "" };
     let seen = format!("{} events have no work item, and are never worked off: {}{more}", gap.events, first.join(", "));
     Finding::failure(NAME, seen, "`forebay migrate` makes their work items")
+}
+
+fn counters(miscounts: &[Miscount]) -> Finding {
+    const NAME: &str = "counters";
+    if miscounts.is_empty() {
+        return Finding::ok(NAME, "they say what the rows say");
+    }
+    let shown = miscounts.iter().take(MISCOUNTS_SHOWN_MAX);
+    let shown: Vec<_> =
+        shown.map(|Miscount { of, counted, rows }| format!("{counted} {of}, of which there are {rows}")).collect();
+    let more = if miscounts.len() > MISCOUNTS_SHOWN_MAX { "; .." } else { "" };
+    let remedy = "nothing is lost, but what is shown and shared out by them is off: `forebay migrate` counts anew. Tell the authors";
+    Finding::warning(NAME, format_args!("they count {}{more}", shown.join("; ")), remedy)
 }
 
 #[cfg(test)]
@@ -248,7 +281,7 @@ mod tests {
 
         store.close().await;
         let findings = diagnose(Ok(config), &launch).await;
-        for name in ["database", "schema", "shards", "coverage"] {
+        for name in ["database", "schema", "shards", "coverage", "counters"] {
             assert_eq!(health(&findings, name), Health::Ok, "{findings:?}");
         }
     }
@@ -339,14 +372,31 @@ mod tests {
 
     #[test]
     fn what_a_server_says_is_weighed() {
-        assert_eq!(packets(PACKET_BYTES_MIN - 1).health, Health::Failure);
-        assert_eq!(packets(PACKET_BYTES_MIN).health, Health::Warning);
-        assert_eq!(packets(PACKET_BYTES_ADVISED).health, Health::Ok);
+        let default = config(&[]);
+        assert_eq!(packets(&default, PACKET_BYTES_MIN - 1).health, Health::Failure);
+        assert_eq!(packets(&default, PACKET_BYTES_MIN).health, Health::Warning);
+        assert_eq!(packets(&default, PACKET_BYTES_ADVISED).health, Health::Ok);
+        for (key, value) in [("intake.body_max_mib", "64"), ("guest.output_max_kib", "65536")] {
+            let found = packets(&config(&[(key, value)]), PACKET_BYTES_ADVISED);
+            assert_eq!(found.health, Health::Failure);
+            assert!(found.seen.starts_with(&format!("`{key}` allows 67108864 bytes")), "{}", found.seen);
+        }
         assert_eq!(clock(-1_001).health, Health::Warning);
         assert_eq!(clock(-1_001).seen, "1001 ms behind this machine's");
         assert_eq!(clock(900).health, Health::Ok);
         assert_eq!(shards(4, 0).health, Health::Ok);
         assert_eq!(shards(4, 8).health, Health::Failure);
+    }
+
+    // STA-1
+    #[test]
+    fn a_counter_that_is_wrong_is_told_with_what_it_says() {
+        let miscount = Miscount { of: "ready messages".to_owned(), counted: -1, rows: 2 };
+        let finding = counters(&vec![miscount; MISCOUNTS_SHOWN_MAX + 1]);
+        assert_eq!(finding.health, Health::Warning);
+        assert!(finding.seen.starts_with("they count -1 ready messages, of which there are 2; "), "{}", finding.seen);
+        assert!(finding.seen.ends_with("; .."), "{}", finding.seen);
+        assert_eq!(counters(&[]).health, Health::Ok);
     }
 
     // RDY-3

@@ -117,6 +117,21 @@ pub enum StartError {
     /// The database's URL cannot be used.
     #[error("`database.url` cannot be used: {0}")]
     Database(String),
+    /// The database server takes smaller packets than the configuration needs.
+    #[error(
+        "`{key}` allows {bytes} bytes, and the database server takes packets of {packet}: set max_allowed_packet on the server to \
+         at least {needed}, or lower `{key}`"
+    )]
+    Packet {
+        /// The key.
+        key: &'static str,
+        /// What it allows.
+        bytes: u64,
+        /// What the server takes.
+        packet: u64,
+        /// What it would have to take.
+        needed: u64,
+    },
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -160,6 +175,9 @@ impl App {
         let intake = listen("intake", config.intake.listen).await?;
         let admin = listen("admin", config.admin.listen).await?;
         let store = Store::open(options::store(&config, &directories)?, env.clone()).await?;
+        if let Some(packet) = store.packet_bytes() {
+            options::check_packet(&config, packet)?;
+        }
         let mut running = Running::begin(store, metrics, env, intake.addr, admin.addr);
         running.serve_admin(admin.listener, token);
         match start_work(&mut running, &config, &directories, packs, intake.listener).await {

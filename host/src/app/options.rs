@@ -16,7 +16,7 @@ use crate::model::retry::RetryPolicy;
 use crate::outbound::ClientOptions;
 use crate::publish::PublishOptions;
 use crate::secrets::Secret;
-use crate::store::{DatabaseUrl, LeaseTime, StoreOptions};
+use crate::store::{DatabaseUrl, LeaseTime, PACKET_MARGIN_BYTES, Patience, StoreOptions};
 use crate::supervise::SuperviseOptions;
 use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, S3Place, TimelineOptions};
 
@@ -33,7 +33,21 @@ pub(super) fn store(config: &Config, directories: &Directories) -> Result<StoreO
         queue_bytes_max: config.store.queue_bytes_max,
         readers: config.store.readers,
         read_timeout: config.store.read_timeout,
+        patience: Patience::within(config.inbound.lease.min(config.timeline.lease)),
     })
+}
+
+/// Refuses a configuration that lets in what goes into no packet of the database server.
+pub(super) fn check_packet(config: &Config, packet: u64) -> Result<(), StartError> {
+    let wishes = [
+        ("intake.body_max_mib", config.intake.body_bytes_max as u64),
+        ("guest.output_max_kib", config.guest.output_bytes_max as u64),
+    ];
+    let needed = |bytes: u64| bytes.saturating_add(PACKET_MARGIN_BYTES);
+    match wishes.into_iter().find(|(_, bytes)| needed(*bytes) > packet) {
+        None => Ok(()),
+        Some((key, bytes)) => Err(StartError::Packet { key, bytes, packet, needed: needed(bytes) }),
+    }
 }
 
 /// The database that the host shares with others, if it does.
@@ -67,6 +81,7 @@ pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions 
 pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> PublishOptions {
     PublishOptions {
         in_flight_max: config.publish.in_flight_max,
+        in_flight_bytes_max: config.publish.in_flight_bytes_max as u64,
         response_bytes_max: config.publish.response_bytes_max,
         allow_networks: config.publish.allow_networks.clone(),
         ca_file: config.publish.ca_file.clone(),

@@ -8,6 +8,7 @@
 //!   no other can, here and over the shared budget in other runtimes.
 //! - What the queue holds never creates, stops or rebuilds a scheduler. It sleeps, and is woken.
 
+mod doubt;
 mod handle;
 mod limiter;
 mod pressure;

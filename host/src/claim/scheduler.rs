@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::signals::ClaimSignals;
 pub(super) use self::signals::describe;
 use super::ClaimOptions;
+use super::doubt::Doubts;
 use super::handle::SchedulerHandle;
 use super::limiter::{Admission, Denial, Pressure, StaleOnlyReason, StoreHealth, admit};
 use super::pressure::Probe;
@@ -39,7 +40,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::ClaimedWorkItem;
-use crate::store::{ClaimRequest, ProcessingRows, QueueMark, Store};
+use crate::store::{ClaimRequest, ProcessingRows, QueueMark, Store, StoreError};
 
 /// So long a class that was found empty is taken to be so without another look, if nothing says otherwise.
 const EMPTY_TRUST: Duration = Duration::from_millis(100);
@@ -47,14 +48,16 @@ const EMPTY_TRUST: Duration = Duration::from_millis(100);
 /// The only one who claims for a pack in this runtime.
 pub struct CentralClaimScheduler {
     options: ClaimOptions,
-    store: Store,
+    pub(super) store: Store,
     pub(super) executors: Executors,
-    env: Env,
+    pub(super) env: Env,
     pub(super) handle: SchedulerHandle,
     work: watch::Receiver<u64>,
     health: StoreHealth,
     pub(super) layout: Layout,
     rotation: Rotation,
+    /// Claims whose answers got lost.
+    pub(super) doubts: Doubts,
     empty: Empty,
     /// The counters that the queue was last looked at after; only where other runtimes change them.
     mark: Option<QueueMark>,
@@ -130,6 +133,7 @@ impl CentralClaimScheduler {
             health: StoreHealth::Healthy,
             rotation: Rotation::default(),
             empty: Empty::NONE,
+            doubts: Doubts::default(),
             mark: None,
             signals,
         }
@@ -162,6 +166,7 @@ impl CentralClaimScheduler {
             return Tick::NothingLoaded;
         }
         self.layout = self.executors.layout();
+        self.settle_doubts().await;
         self.serve_wanted(now).await;
         if self.env.clock.monotonic().saturating_sub(self.empty.since) >= EMPTY_TRUST {
             self.empty = Empty::NONE;
@@ -227,14 +232,23 @@ impl CentralClaimScheduler {
     pub(super) async fn claim(&mut self, request: ClaimRequest) -> Result<(Vec<ClaimedWorkItem>, ClaimTimes), String> {
         let (sent, sent_at) = (self.env.clock.monotonic(), request.now);
         self.executors.vitals().claim_sent();
+        let asked = request.clone();
         let answer = timeout(self.options.timeout, self.store.claim(request)).await;
         let answered = self.env.clock.monotonic();
         self.signals.claims.increment(1);
         self.signals.seconds.record(answered.saturating_sub(sent));
         let claimed = match answer {
             Ok(Ok(claimed)) => claimed,
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) => return Err("the claim took too long".to_owned()),
+            Ok(Err(error)) => {
+                if matches!(error, StoreError::Unknown(_)) {
+                    self.doubts.add(asked, sent);
+                }
+                return Err(error.to_string());
+            }
+            Err(_) => {
+                self.doubts.add(asked, sent);
+                return Err("the claim took too long".to_owned());
+            }
         };
         self.health = StoreHealth::Healthy;
         self.signals.rows.increment(claimed.len() as u64);

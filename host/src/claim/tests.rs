@@ -59,18 +59,49 @@ async fn a_pool_of_one_executor_claims_through_the_scheduler_too() {
     assert_eq!(executors.vitals().claims(), 4);
 }
 
+// SCH-1: whatever wants rows to execute gets them from a scheduler. The bench claims by itself.
+#[test]
+fn nobody_but_the_scheduler_asks_the_store_for_a_claim() {
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut folders, mut callers) = (vec![sources.clone()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let is_for_tests = ["tests", "tests.rs", "testing.rs", "bench"].contains(&name.as_str());
+            if path.is_dir() && !is_for_tests {
+                folders.push(path);
+            } else if name.ends_with(".rs")
+                && !is_for_tests
+                && std::fs::read_to_string(&path).unwrap().contains("store.claim(")
+            {
+                callers.push(path.strip_prefix(&sources).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    assert_eq!(callers, ["claim/scheduler.rs"]);
+}
+
 // SCH-2
 #[tokio::test]
 async fn more_executors_claim_bigger_batches_not_more_often() {
-    let harness = Harness::new().await;
-    harness.load(|_, _| succeed());
-    harness.enqueue(["event"; 40]).await;
-    let executors = harness.executors(64);
-    let mut scheduler = scheduler(&harness, &executors, patient());
-    assert_eq!(scheduler.tick(harness.now()).await, Tick::Drained { rows: 40 });
-    executors.idle().await;
-    assert_eq!(executors.vitals().claims(), 1);
-    assert_eq!(executors.vitals().finishes(), 40);
+    let mut claims = Vec::new();
+    for slots in [1, 8, 64] {
+        let harness = Harness::new().await;
+        harness.load(|_, _| succeed());
+        harness.enqueue(["event"; 40]).await;
+        let executors = harness.executors(slots);
+        let stop = CancellationToken::new();
+        let running = env::spawn("scheduler", scheduler(&harness, &executors, patient()).run(stop.clone()));
+        while executors.vitals().finishes() < 40 {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        running.await.unwrap();
+        claims.push(executors.vitals().claims());
+    }
+    assert!(claims[0] >= 40, "one at a time: {claims:?}");
+    assert!(claims.is_sorted_by(|fewer, more| fewer > more), "{claims:?}");
 }
 
 #[tokio::test]
@@ -178,6 +209,28 @@ async fn rows_of_a_claim_whose_answer_got_lost_come_back_when_their_lease_runs_o
             executors.idle().await;
         }
         assert_eq!(harness.detail(id).await.attempt, attempt, "{loss:?}");
+    }
+}
+
+// CLM-5: they are looked for by the claim's token, and do not stand still as long as its lease lasts.
+#[tokio::test]
+async fn rows_of_a_claim_whose_answer_got_lost_are_given_back() {
+    for loss in Loss::ALL {
+        let harness = Harness::new().await;
+        harness.load(|_, _| succeed());
+        let [id] = harness.enqueue(["a"]).await;
+        let executors = harness.executors(1);
+        let mut scheduler = scheduler(&harness, &executors, patient());
+        harness.store.lose_answer(loss);
+        assert_eq!(scheduler.tick(harness.now()).await, Tick::Failed);
+        harness.clock.advance(executors.lease() / 2);
+        // The first claim after a failure asks for stale rows only.
+        for _ in 0..2 {
+            scheduler.tick(harness.now()).await;
+            executors.idle().await;
+        }
+        let row = harness.detail(id).await;
+        assert_eq!((row.state, row.attempt), (WorkState::Done, 1), "{loss:?}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! `forebay migrate`: brings the schema of a data directory, while no host uses it, or of a shared database up to date, as
 //! `forebay serve` does at its start: for those who want it done, or refused, beforehand. Then it makes the work items that
-//! events lack.
+//! events lack, and has counters that are wrong count anew.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -11,7 +12,10 @@ use serde::Serialize;
 use super::exit::Failure;
 use super::output::print;
 use crate::env::Env;
-use crate::store::{self, CoverageRepair, DatabaseUrl, MigrationReport};
+use crate::guest::parse_manifest;
+use crate::model::names::RouteName;
+use crate::model::pack::QueueClassRule;
+use crate::store::{self, CoverageRepair, DatabaseUrl, MigrationReport, Miscount, Repair, RouteRules};
 
 /// `forebay migrate`.
 #[derive(Debug, Args)]
@@ -38,6 +42,8 @@ struct Report {
     repaired: u64,
     /// Events that could not get one.
     uncovered: u64,
+    /// Counters that said something else than the rows, and were put right.
+    recounted: usize,
 }
 
 #[derive(Serialize)]
@@ -50,10 +56,10 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let failed = |error: store::StoreError| Failure::Failed(error.to_string());
     let url = arguments.database_url.as_ref();
     let report = store::migrate(&arguments.data, url).await.map_err(failed)?;
-    let repair = store::repair_coverage(&arguments.data, url, &Env::system()).await.map_err(failed)?;
-    let text = if arguments.json { json(report, repair)? } else { sentences(&report, repair) };
+    let repair = store::repair(&arguments.data, url, &Env::system(), &rules).await.map_err(failed)?;
+    let text = if arguments.json { json(report, &repair)? } else { sentences(&report, &repair) };
     print(&text)?;
-    match repair.left {
+    match repair.coverage.left {
         0 => Ok(()),
         left => Err(Failure::Failed(format!(
             "{left} events have no work item and got none: the store lacks their namespace or their pack's generation"
@@ -61,23 +67,39 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-fn sentences(report: &MigrationReport, repair: CoverageRepair) -> String {
+/// The rules of the routes in a stored manifest; none of one that this program cannot read.
+fn rules(manifest: &str) -> BTreeMap<RouteName, RouteRules> {
+    let routes = parse_manifest(manifest).map(|manifest| manifest.routes).unwrap_or_default();
+    let rules = routes.into_iter().map(|route| {
+        let queue_class = match route.queue_class {
+            QueueClassRule::Fixed(class) | QueueClassRule::ByValue { otherwise: class, .. } => class,
+        };
+        (route.path, RouteRules { coalescing: route.coalescing, queue_class })
+    });
+    rules.collect()
+}
+
+fn sentences(report: &MigrationReport, repair: &Repair) -> String {
     let mut text = match report.applied.len() {
         0 => format!("the schema is up to date, at version {}\n", report.to),
         count => {
             format!("{count} migrations applied: the schema is at version {}, was at {}\n", report.to, report.from)
         }
     };
-    if repair.repaired > 0 {
-        let _ = writeln!(text, "{} events had no work item, and have one now", repair.repaired);
+    if repair.coverage.repaired > 0 {
+        let _ = writeln!(text, "{} events had no work item, and have one now", repair.coverage.repaired);
+    }
+    for Miscount { of, counted, rows } in &repair.recounted {
+        let _ = writeln!(text, "{of}: the counter said {counted}, and says {rows} now");
     }
     text
 }
 
-fn json(report: MigrationReport, repair: CoverageRepair) -> Result<String, Failure> {
+fn json(report: MigrationReport, repair: &Repair) -> Result<String, Failure> {
     let applied = report.applied.into_iter().map(|(version, description)| Applied { version, description }).collect();
-    let CoverageRepair { repaired, left } = repair;
-    let report = Report { from: report.from, to: report.to, applied, repaired, uncovered: left };
+    let CoverageRepair { repaired, left } = repair.coverage;
+    let recounted = repair.recounted.len();
+    let report = Report { from: report.from, to: report.to, applied, repaired, uncovered: left, recounted };
     let text = serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(text + "\n")
 }

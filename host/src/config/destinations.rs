@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sources::Settings;
 use super::units;
-use crate::model::destination::{Destination, LaneLimits};
+use crate::model::destination::{DESTINATION_PART, Destination, LaneLimits};
 use crate::model::destination_lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::names::{DestinationName, SecretName};
@@ -27,6 +27,7 @@ pub(super) struct DestinationDocument {
     retry_max: Duration,
     attempts_max: u32,
     uncertain: UncertainWord,
+    retry_statuses: Vec<String>,
     in_flight_messages: u32,
     #[serde(rename = "in_flight_mib", with = "units::mib")]
     in_flight_bytes: usize,
@@ -61,6 +62,7 @@ impl Default for DestinationDocument {
             retry_max: Duration::from_secs(3_600),
             attempts_max: 12,
             uncertain: UncertainWord::Retry,
+            retry_statuses: Vec::new(),
             in_flight_messages: 32,
             in_flight_bytes: 16 * units::MIB,
             ordering: OrderingWord::None,
@@ -94,6 +96,8 @@ impl DestinationDocument {
         if self.retry_initial > self.retry_max {
             settings.refuse(&path("retry_initial_ms"), "must not be more than `retry_max_ms`");
         }
+        let retry_statuses = parse_statuses(&self.retry_statuses)
+            .map_err(|text| settings.refuse(&path("retry_statuses"), format_args!("names `{text}`: {RETRY_STATUSES}")));
         if let Err(reason) = check_share(self.in_flight_messages, in_flight_max) {
             settings.refuse(&path("in_flight_messages"), reason);
         }
@@ -108,6 +112,7 @@ impl DestinationDocument {
                 UncertainWord::Hold => UncertainPolicy::Hold,
                 UncertainWord::End => UncertainPolicy::End,
             },
+            retry_statuses: retry_statuses.ok()?,
             ordering: match self.ordering {
                 OrderingWord::None => Ordering::None,
                 OrderingWord::Exact => Ordering::Exact,
@@ -119,21 +124,30 @@ impl DestinationDocument {
     }
 }
 
-/// One part in so many of what all destinations have in flight is the most that a lane may have: one that is stuck then
-/// leaves room for the others.
-const LANE_PART: usize = 2;
-
-/// Whether a lane with so many messages in flight leaves room for others; if not, what to do.
+/// Whether a lane may ever have so many messages in flight: its destination has no more than its part of all, whatever its
+/// lanes may have (the publisher and the shards see to that). If not, what to do.
 fn check_share(messages: u32, in_flight_max: usize) -> Result<(), String> {
-    let wanted = messages as usize * LANE_PART;
+    let wanted = messages as usize * DESTINATION_PART;
     if wanted <= in_flight_max {
         return Ok(());
     }
     Err(format!(
         "is {messages}, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to \
          {} or less, or both of these to {wanted} or more",
-        in_flight_max / LANE_PART
+        in_flight_max / DESTINATION_PART
     ))
+}
+
+const RETRY_STATUSES: &str = "only answers from 300 to 499, and not 410, end a message, and can be retried instead";
+
+/// The statuses that are retried instead of ending a message; or the text that is none.
+fn parse_statuses(texts: &[String]) -> Result<Vec<u16>, String> {
+    let parse = |text: &String| match text.parse() {
+        Ok(410) => None,
+        Ok(status @ 300..=499) => Some(status),
+        Ok(_) | Err(_) => None,
+    };
+    texts.iter().map(|text| parse(text).ok_or_else(|| text.clone())).collect()
 }
 
 fn parse_url(text: &str) -> Result<http::Uri, String> {

@@ -175,7 +175,8 @@ pub(super) const KEYS: &[Key] = &[
         "timeline.claimed_max",
         2,
         65_536,
-        "Messages that one shard may have claimed at once. At least twice every `in_flight_messages`.",
+        "Messages that one shard may have claimed at once, half of them for one destination at the most. At least twice every \
+         `in_flight_messages`.",
     ),
     number(
         "timeline.memory_mib",
@@ -238,7 +239,14 @@ pub(super) const KEYS: &[Key] = &[
         "publish.in_flight_max",
         2,
         65_536,
-        "Messages between claim and outcome at once, over all destinations. At least twice every `in_flight_messages`.",
+        "Messages between claim and outcome at once, over all destinations, of which one destination has half at the most. \
+         At least twice every `in_flight_messages`.",
+    ),
+    number(
+        "publish.in_flight_mib",
+        1,
+        65_536,
+        "Bodies and headers of these messages at once, in memory. A message that is larger than all of it goes alone.",
     ),
     number("publish.response_max_kib", 1, 65_536, "The most of a response that is read."),
     key(
@@ -319,12 +327,18 @@ pub(super) const KEYS: &[Key] = &[
         "What to do when nobody knows whether an attempt arrived: `retry` with the same idempotency key, `hold` for an \
          operator, or `end` the message as `dead`.",
     ),
+    key(
+        "destinations.NAME.retry_statuses",
+        Kind::List,
+        "Answers after which a message is tried again although they would end it: `[\"401\", \"404\"]`. Any from 300 to 499 but \
+         410, which pauses the lane. What is never right costs each message all of its attempts.",
+    ),
     number(
         "destinations.NAME.in_flight_messages",
         1,
         32_768,
         "Messages of one of its lanes that may be under way at once. At most half of `publish.in_flight_max` and of \
-         `timeline.claimed_max`, so that one slow destination leaves room for the others.",
+         `timeline.claimed_max`, which is what all lanes of one destination have together.",
     ),
     number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes that may be under way at once."),
     key(

@@ -141,6 +141,9 @@ pub struct TimelineConfig {
 pub struct PublishConfig {
     /// Messages between claim and outcome at once.
     pub in_flight_max: usize,
+    /// Bytes of their bodies and headers.
+    #[serde(rename = "in_flight_mib", with = "units::mib")]
+    pub in_flight_bytes_max: usize,
     /// The most of a response body that is read.
     #[serde(rename = "response_max_kib", with = "units::kib")]
     pub response_bytes_max: usize,
@@ -291,6 +294,7 @@ impl Default for PublishConfig {
     fn default() -> Self {
         Self {
             in_flight_max: 512,
+            in_flight_bytes_max: 256 * units::MIB,
             response_bytes_max: 64 * units::KIB,
             allow_networks: Vec::new(),
             ca_file: None,
@@ -306,7 +310,8 @@ impl Default for GuestConfig {
             instances_max: 128,
             memory_bytes_max: 256 * units::MIB,
             fuel_max_millions: 100_000,
-            output_bytes_max: 64 * units::MIB,
+            // Goes into the smallest packet that a database server may have.
+            output_bytes_max: 30 * units::MIB,
             messages_max: 1_024,
             log_bytes_max: units::MIB,
             compilations_max: 1,

@@ -192,6 +192,19 @@ fn a_destination_must_be_an_address_that_can_be_called() {
     );
 }
 
+// LAN-3
+#[test]
+fn what_may_be_retried_is_what_would_end_a_message() {
+    let of =
+        |statuses: &str| load(&format!("[destinations.crm]\nurl = 'http://a/'\nretry_statuses = {statuses}\n"), &[]);
+    let config = of("['401', '404', '302']").unwrap();
+    assert_eq!(config.destinations[&"crm".parse().unwrap()].retry_statuses, [401, 404, 302]);
+    for wrong in ["410", "200", "500", "soon", "-1"] {
+        let refused = of(&format!("['404', '{wrong}']")).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`destinations.crm.retry_statuses` names `{wrong}`")), "{refused}");
+    }
+}
+
 // LAN-2
 #[test]
 fn a_destination_that_could_take_the_places_of_all_others_is_refused() {

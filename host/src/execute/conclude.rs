@@ -1,5 +1,7 @@
 //! What an execution comes to: the flow's output as messages, a failure as a retry or an end. Pure.
 
+use std::time::Duration;
+
 use sha2::{Digest, Sha256};
 
 use crate::guest::{Due, EmittedAction, EmittedMessage, FlowOutput, ignored_digest};
@@ -137,6 +139,7 @@ impl Emitter<'_> {
                 ordering_key: message.ordering_key,
                 idempotency_key: message.idempotency_key,
                 due_at: due_at(message.due, now),
+                due_after: due_after(message.due),
                 expire_at: message.expire_at,
                 action: None,
             })
@@ -161,6 +164,7 @@ impl Emitter<'_> {
                 ordering_key: None,
                 idempotency_key: action.idempotency_key,
                 due_at: due_at(action.due, now),
+                due_after: due_after(action.due),
                 expire_at: None,
                 action: Some(NewAction { name: action.name, pack: pack.clone(), generation: self.generation }),
             })
@@ -200,6 +204,16 @@ impl Emitter<'_> {
     }
 }
 
+/// How long after it is stored, as far as that is what was said.
+fn due_after(due: Due) -> Option<Duration> {
+    match due {
+        Due::Now => Some(Duration::ZERO),
+        Due::After(delay) => Some(delay),
+        Due::At(_) => None,
+    }
+}
+
+/// When, by this runtime's clock.
 fn due_at(due: Due, now: Timestamp) -> Timestamp {
     match due {
         Due::Now => now,

@@ -245,8 +245,9 @@ impl Shared {
         let failure = Failure::new(FailureClass::Host, reason);
         self.signals.failed(failure.class);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
-        let disposition = conclude::failed(failure, &row.item, FailedHeadPolicy::DEFAULT, retry, now);
-        self.record(row, disposition).await;
+        let failed_head = FailedHeadPolicy::DEFAULT;
+        let disposition = conclude::failed(failure, &row.item, failed_head, retry, now);
+        self.record(row, disposition, failed_head).await;
     }
 
     /// Works one row off, from its loaded input to its recorded outcome.
@@ -276,8 +277,8 @@ impl Shared {
         drop(input);
         let finishing = self.monotonic();
         match self.hands_over(&row, &disposition, terms.coalescing) {
-            true => Arc::clone(&self).hand_over(row, disposition).await,
-            false => self.record(row, disposition).await,
+            true => Arc::clone(&self).hand_over(row, disposition, terms.failed_head).await,
+            false => self.record(row, disposition, terms.failed_head).await,
         }
         times.finish = self.monotonic().saturating_sub(finishing);
         self.signals.staged(event_id, &times, self.parts.options.stage_timing);
@@ -409,10 +410,10 @@ impl Shared {
     }
 
     /// Records what became of a row. Its slot is free meanwhile, and the row is let go afterwards.
-    async fn record(&self, row: Row, disposition: Disposition) {
+    async fn record(&self, row: Row, disposition: Disposition, failed_head: FailedHeadPolicy) {
         let row = Row { slot: self.slots.finishing(row.slot).await, ..row };
         let released = matches!(disposition, Disposition::Release);
-        match self.send(&row, disposition, None).await {
+        match self.send(&row, disposition, None, failed_head).await {
             // It is where it was before: nothing has drained.
             Recorded::Applied if released => {}
             recorded => self.count_recorded(&recorded),
@@ -427,11 +428,12 @@ impl Shared {
     }
 
     /// Records a success, and goes on with the row that was claimed in its place, if there is one.
-    async fn hand_over(self: Arc<Self>, row: Row, disposition: Disposition) {
+    async fn hand_over(self: Arc<Self>, row: Row, disposition: Disposition, failed_head: FailedHeadPolicy) {
         let (sent, sent_at) = (self.monotonic(), self.parts.env.now());
         let lease_duration = self.parts.options.lease;
         let lease = LeaseToken::new(sent_at, self.parts.env.id_entropy());
-        let recorded = self.send(&row, disposition, Some(Successor { lease, lease_duration })).await;
+        let successor = Some(Successor { lease, lease_duration });
+        let recorded = self.send(&row, disposition, successor, failed_head).await;
         self.count_recorded(&recorded);
         if let Recorded::Continued(item) = recorded {
             let claim = ClaimTimes { sent, sent_at, answered: self.monotonic() };
@@ -447,7 +449,25 @@ impl Shared {
         self.start(vec![row]).boxed()
     }
 
-    async fn send(&self, row: &Row, disposition: Disposition, successor: Option<Successor>) -> Recorded {
+    /// Records an outcome. One that the store cannot hold is the run's failure, and spends its budget: the same run would make the same
+    /// again.
+    async fn send(
+        &self,
+        row: &Row,
+        disposition: Disposition,
+        successor: Option<Successor>,
+        failed_head: FailedHeadPolicy,
+    ) -> Recorded {
+        let recorded = self.send_as_it_is(row, disposition, successor).await;
+        let Recorded::Unstorable(reason) = &recorded else { return recorded };
+        let failure = Failure::new(FailureClass::Host, format!("what came of it cannot be stored: {reason}"));
+        self.signals.failed(failure.class);
+        let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
+        let failed = conclude::failed(failure, &row.item, failed_head, retry, now);
+        self.send_as_it_is(row, failed, None).await
+    }
+
+    async fn send_as_it_is(&self, row: &Row, disposition: Disposition, successor: Option<Successor>) -> Recorded {
         let finish = Finish {
             work_item_id: row.item.id,
             lease: row.item.lease,
@@ -464,7 +484,7 @@ impl Shared {
         match recorded {
             Recorded::Applied | Recorded::Continued(_) => self.signals.vitals.finished(self.monotonic()),
             Recorded::LeaseLost => self.signals.leases_lost_at_finish.increment(1),
-            Recorded::GivenUp => self.signals.finishes_given_up.increment(1),
+            Recorded::GivenUp | Recorded::Unstorable(_) => self.signals.finishes_given_up.increment(1),
         }
     }
 

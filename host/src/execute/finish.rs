@@ -29,6 +29,8 @@ pub(super) enum Recorded {
     Continued(Box<ClaimedWorkItem>),
     /// The row was somebody else's.
     LeaseLost,
+    /// The store cannot hold it, now or later, for this reason.
+    Unstorable(String),
     /// The store did not take it while the lease lasted. The row comes back when the lease runs out.
     GivenUp,
 }
@@ -50,6 +52,7 @@ pub(super) async fn record(
             Ok(Finished::Applied) => return Recorded::Applied,
             Ok(Finished::LeaseLost) if fate_open && counted_before(item, store).await => return Recorded::Applied,
             Ok(Finished::LeaseLost) => return Recorded::LeaseLost,
+            Err(StoreError::Unstorable(reason)) => return Recorded::Unstorable(reason),
             Err(StoreError::Refused(reason) | StoreError::Unusable(reason)) => {
                 tracing::error!(work_item = %item.id, %reason, "an outcome cannot be recorded");
                 return Recorded::GivenUp;

@@ -19,6 +19,7 @@ use crate::model::message::MessageState;
 use crate::model::pack::{Coalescing, FailedHeadPolicy, GuestLimits, HeadPolicy, Manifest};
 use crate::model::retry::RetryPolicy;
 use crate::model::work_item::WorkState;
+use crate::store::Tampering;
 use crate::store::testing::Loss;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -74,8 +75,18 @@ async fn an_event_is_prepared_run_and_finished_with_its_messages() {
 async fn a_flow_sees_an_event_only_after_its_row_is_claimed() {
     let harness = Harness::new().await;
     let seen = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&seen);
-    harness.load(move |_, _| {
+    let (count, data) = (Arc::clone(&seen), harness.directory().join("data"));
+    harness.load(move |event, attempt| {
+        // As the flow would, if it could see the queue; over a connection that nobody else waits for.
+        let id: String = event.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let claimed = format!(
+            "SELECT count(*) FROM work_item WHERE event_id = X'{id}' AND state = 3 AND attempt = {attempt} \
+             AND lease_token IS NOT NULL"
+        );
+        let data = data.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let looking = async move { Tampering::in_directory(&data).await.count(&claimed).await };
+        assert_eq!(std::thread::spawn(move || runtime.block_on(looking)).join().unwrap(), 1);
         count.fetch_add(1, Ordering::SeqCst);
         succeed()
     });
@@ -307,7 +318,7 @@ async fn an_outcome_whose_answer_got_lost_is_recorded_once() {
         assert_eq!(harness.store.event(row.event_id).await.unwrap().unwrap().messages.len(), 1, "{loss:?}");
         assert_eq!(harness.detail(next).await.state, WorkState::Ready, "{loss:?}");
         assert_eq!(harness.detail(last).await.state, WorkState::Blocked, "{loss:?}: the lane moved on by one");
-        assert_eq!(harness.store.count_rows().await.unwrap(), harness.store.stats().await.unwrap(), "{loss:?}");
+        harness.store.assert_counted().await;
         assert_eq!(executors.vitals().finishes(), 1, "{loss:?}");
     }
 }
@@ -447,4 +458,42 @@ async fn an_event_that_cannot_be_read_fails_and_its_neighbours_go_on() {
     harness.clock.advance(Duration::from_secs(2));
     assert_eq!(run_all(&harness, &executors).await, 1);
     assert_eq!(harness.detail(unreadable).await.state, WorkState::Dead, "visible, and in nobody's way");
+}
+
+// GST-4, CLM-7: what the database cannot hold is a failure of the run that made it, and spends its budget.
+#[tokio::test]
+async fn an_outcome_that_cannot_be_stored_is_a_failure() {
+    let harness = Harness::new().await;
+    let emitted = |content_type: &str| {
+        let message = EmittedMessage {
+            destination: "sink".parse().unwrap(),
+            body: Bytes::from_static(b"body"),
+            content_type: content_type.to_owned(),
+            headers: Vec::new(),
+            ordering_key: None,
+            idempotency_key: None,
+            due: Due::Now,
+            expire_at: None,
+        };
+        FlowOutput { messages: vec![message], ..FlowOutput::NOTHING }
+    };
+    harness
+        .load(move |event, _| Step::Succeed(emitted(if event.body == "bad" { "text/refused" } else { "text/plain" })));
+    let mut tampering = harness.tampering().await;
+    tampering
+        .execute(
+            "CREATE TRIGGER refused BEFORE INSERT ON message_payload WHEN NEW.content_type = 'text/refused' \
+             BEGIN SELECT RAISE(ABORT, 'it does not fit'); END",
+        )
+        .await;
+    let [bad, good] = harness.enqueue(["bad", "good"]).await;
+    let executors = harness.executors(2);
+    assert_eq!(run_all(&harness, &executors).await, 2);
+    assert_eq!(harness.detail(good).await.state, WorkState::Done);
+    let failed = harness.detail(bad).await;
+    assert_eq!((failed.state, failed.attempt, failed.failures), (WorkState::Delayed, 1, 1));
+    let failure = failed.failure.unwrap();
+    assert_eq!(failure.class, FailureClass::Host);
+    assert!(failure.message.contains("cannot be stored"), "{failure}");
+    harness.store.assert_counted().await;
 }

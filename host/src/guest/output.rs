@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use super::contract::returned::{self, Returned};
 use super::reads::wishes;
 use super::{Due, EmittedAction, EmittedMessage, FlowOutput, Prepared};
-use crate::model::event::Header;
+use crate::model::event::{CONTENT_TYPE_BYTES_MAX, Header};
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::message::is_reserved_header;
 use crate::model::names::DestinationName;
@@ -24,6 +24,9 @@ const KEY_BYTES_MAX: usize = 255;
 const ACTION_NAME_BYTES_MAX: usize = 255;
 /// Headers of one message.
 const HEADERS_MAX: usize = 64;
+/// The longest name of a header, and the longest value.
+const HEADER_NAME_BYTES_MAX: usize = 256;
+const HEADER_VALUE_BYTES_MAX: usize = 8 * 1_024;
 /// The furthest future that a message can be meant for: ten years.
 const FUTURE_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -117,6 +120,12 @@ fn checked(message: returned::Message, manifest: &Manifest, since: Timestamp) ->
     if HeaderValue::from_str(&message.content_type).is_err() || message.content_type.is_empty() {
         return Err(bad("emitted a message whose content-type cannot be sent"));
     }
+    if message.content_type.len() > CONTENT_TYPE_BYTES_MAX {
+        let bytes = message.content_type.len();
+        return Err(bad(format!(
+            "emitted a message whose content-type has {bytes} bytes: at most {CONTENT_TYPE_BYTES_MAX} are allowed"
+        )));
+    }
     if message.headers.len() > HEADERS_MAX {
         return Err(bad(format!(
             "emitted a message with {} headers: at most {HEADERS_MAX} are sent",
@@ -151,6 +160,13 @@ fn destination(name: &str, manifest: &Manifest) -> Result<DestinationName, Failu
 }
 
 fn header(header: returned::Header) -> Result<Header, Failure> {
+    let (name_bytes, value_bytes) = (header.name.len(), header.value.len());
+    if name_bytes > HEADER_NAME_BYTES_MAX || value_bytes > HEADER_VALUE_BYTES_MAX {
+        return Err(bad(format!(
+            "emitted a message with a header of {name_bytes} and {value_bytes} bytes: names have at most {HEADER_NAME_BYTES_MAX}, \
+             values {HEADER_VALUE_BYTES_MAX}"
+        )));
+    }
     let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else {
         return Err(bad("emitted a message with a header whose name cannot be sent"));
     };

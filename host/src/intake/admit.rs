@@ -252,6 +252,8 @@ impl Intake {
         let refusal = match error {
             // Ordinary overload: the counter has it.
             StoreError::Busy { .. } => return Refusal::StoreBusy,
+            // The store has said so already.
+            StoreError::Unstorable(_) => return Refusal::Unstorable,
             StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Unusable(_) => Refusal::StoreUnavailable,
             StoreError::Unknown(_) => Refusal::StoreUnknown,
         };

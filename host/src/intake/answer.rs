@@ -71,6 +71,14 @@ refusals! {
         /// There is no list where the events should be, or nothing in it.
         EventListMissing "event_list_missing"
     }
+    BAD_REQUEST "content_type_too_long" "The content-type has more than 1024 bytes." {
+        /// A content-type that is none.
+        ContentTypeTooLong "content_type_too_long"
+    }
+    BAD_REQUEST "unstorable" "The request carries something that this host's database cannot hold." {
+        /// The database has no room for a part of it, whatever else is stored.
+        Unstorable "unstorable"
+    }
     UNAUTHORIZED "unverified" "The request does not carry a valid signature of this route's secret." {
         /// A header that the scheme needs is not there.
         SignatureMissing "signature_missing"
@@ -198,6 +206,8 @@ pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<
         | Refusal::BodyNotJson
         | Refusal::EventsNotJson
         | Refusal::EventListMissing
+        | Refusal::ContentTypeTooLong
+        | Refusal::Unstorable
         | Refusal::TooManyEvents
         | Refusal::SignatureMissing
         | Refusal::SignatureRepeated

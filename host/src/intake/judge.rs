@@ -13,7 +13,7 @@ use super::keys;
 use super::routes::OpenRoute;
 use super::split::split;
 use super::verify::{Signed, verify};
-use crate::model::event::Header;
+use crate::model::event::{CONTENT_TYPE_BYTES_MAX, Header};
 use crate::model::ids::{EventId, ReceiptId, WorkItemId};
 use crate::model::pack::{KeyRule, Route};
 use crate::model::time::Timestamp;
@@ -55,6 +55,7 @@ impl Submission {
         let Self { route: open, uri: _, headers, body, secrets: _, now, entropy } = self;
         let route = &open.route;
         let receipt_id = ReceiptId::new(now, entropy[0]);
+        let content_type = content_type(&headers)?;
         let bodies = match &route.event_list {
             None => vec![body],
             Some(list) => split(&body, list)?,
@@ -81,7 +82,7 @@ impl Submission {
             pack: open.pack.clone(),
             generation: open.generation,
             route: route.path.clone(),
-            content_type: content_type(&headers),
+            content_type,
             headers: kept(route, &headers),
             received_at: now,
             ordering: route.ordering,
@@ -112,8 +113,11 @@ fn part_entropy(drawn: &IdEntropy, position: usize) -> [[u8; 10]; 2] {
     entropy
 }
 
-fn content_type(headers: &HeaderMap) -> String {
-    headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default()
+/// The content-type, as text. Providers do not sign it: whoever has a signed body may send it with any.
+fn content_type(headers: &HeaderMap) -> Result<String, Refusal> {
+    let value = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let value = value.unwrap_or_default();
+    if value.len() > CONTENT_TYPE_BYTES_MAX { Err(Refusal::ContentTypeTooLong) } else { Ok(value) }
 }
 
 /// The headers that the route keeps, in order of arrival.

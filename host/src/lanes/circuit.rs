@@ -1,4 +1,4 @@
-//! The circuit of a Destination Lane: a destination that keeps failing is left alone, then probed, then trusted again.
+//! The circuit of a destination: a destination that keeps failing is left alone, then probed, then trusted again.
 //!
 //! ```text
 //!   Closed ──(a run of failures)──> Open ──(its time passes)──> HalfOpen ──(enough probes succeed)──> Ramping ──> Closed
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A destination that is back is not met by all that waited at once: while it ramps, each success makes room for one more
-//! in flight, so that what is in flight doubles with each round of answers, until its lane's own limit is reached.
+//! in flight, so that what is in flight doubles with each round of answers, until its lanes' own limit is reached.
 //!
 //! While it is open no message is tried, so a destination's failure spends the attempts of the few messages that found
 //! it out and of the probes, not those of every message that waits.
@@ -92,6 +92,8 @@ pub enum Verdict {
     Healthy,
     /// It could not be reached, did not answer, or said itself that it failed.
     Failed,
+    /// It answered that this was too much, or too slow: that says nothing about whether it works.
+    Busy,
     /// It was not called.
     NotCalled,
 }
@@ -99,14 +101,6 @@ pub enum Verdict {
 impl Circuit {
     /// A circuit that trusts its destination.
     pub const CLOSED: Circuit = Circuit::Closed { failures: 0 };
-
-    /// How many may be in flight, if it has a say in that.
-    pub fn messages_max(self) -> Option<u32> {
-        match self {
-            Circuit::Ramping { room, .. } => Some(room),
-            Circuit::Closed { .. } | Circuit::Open { .. } | Circuit::HalfOpen { .. } => None,
-        }
-    }
 
     /// Every word for it.
     pub const WORDS: [&str; 4] = ["closed", "open", "half_open", "ramping"];
@@ -161,10 +155,12 @@ impl Circuit {
             (Circuit::HalfOpen { probing, successes, openings }, Attempt::Probe, Verdict::Healthy) => {
                 Circuit::HalfOpen { probing: probing.saturating_sub(1), successes: successes + 1, openings }
             }
-            (Circuit::HalfOpen { probing, successes, openings }, Attempt::Probe, Verdict::NotCalled) => {
-                Circuit::HalfOpen { probing: probing.saturating_sub(1), successes, openings }
-            }
-            (Circuit::Closed { .. } | Circuit::Ramping { .. }, _, Verdict::NotCalled)
+            (
+                Circuit::HalfOpen { probing, successes, openings },
+                Attempt::Probe,
+                Verdict::Busy | Verdict::NotCalled,
+            ) => Circuit::HalfOpen { probing: probing.saturating_sub(1), successes, openings },
+            (Circuit::Closed { .. } | Circuit::Ramping { .. }, _, Verdict::Busy | Verdict::NotCalled)
             | (Circuit::Open { .. }, _, _)
             | (Circuit::HalfOpen { .. }, Attempt::Ordinary, _) => self,
         }

@@ -23,7 +23,7 @@ pub enum Held {
     Throttled,
     /// Its lane has in flight what it may.
     LaneFull,
-    /// Its shard has claimed as much as it may, or the store admits nothing for the moment.
+    /// Its shard has claimed as much as it may, of all or of this destination, or the store admits nothing for the moment.
     Capacity,
     /// It is the turn of others.
     Fairness,

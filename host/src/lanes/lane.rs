@@ -1,7 +1,7 @@
 //! The Destination Lane: whether messages to one destination may be sent now, and why not if not.
 //!
-//! A lane owns its gate, its in-flight limits, its backoff and its circuit. It is not a shard, has no owner and keeps no
-//! messages: those stand in the timeline's index, in the lane's line.
+//! A lane owns its gate and its in-flight limits, and shares the circuit and the backoff of its [`Outlet`]. It is not a shard, has
+//! no owner and keeps no messages: those stand in the timeline's index, in the lane's line.
 //!
 //! Invariants:
 //! - What is in flight never exceeds the limits, in messages or in bytes.
@@ -10,8 +10,9 @@
 //!   successor goes, even where its permit came back without that.
 //! - Closing or pausing a lane refuses new permits and nothing else: what waits goes on waiting.
 
-use super::circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
+use super::circuit::Verdict;
 use super::held::Held;
+use super::outlet::{Outlet, Under};
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane::Gate;
 use crate::model::time::Timestamp;
@@ -21,7 +22,7 @@ use crate::model::time::Timestamp;
 #[must_use = "a permit that is not settled is lost to its lane"]
 pub struct Permit {
     bytes: u64,
-    attempt: Attempt,
+    under: Under,
 }
 
 /// One lane.
@@ -34,10 +35,6 @@ pub struct DestinationLane {
     /// Messages that were claimed and of which it is not known what became of them.
     unconcluded: u32,
     limits: LaneLimits,
-    policy: CircuitPolicy,
-    circuit: Circuit,
-    /// The destination asked not to be called before this.
-    backoff_until: Option<Timestamp>,
     in_flight_messages: u32,
     in_flight_bytes: u64,
     /// A message was refused for want of room; nothing is asked again before something is given back.
@@ -46,16 +43,13 @@ pub struct DestinationLane {
 
 impl DestinationLane {
     /// A lane whose messages go side by side; open, with nothing in flight.
-    pub fn new(limits: LaneLimits, policy: CircuitPolicy) -> Self {
+    pub fn new(limits: LaneLimits) -> Self {
         Self {
             gate: Gate::Open,
             capable: true,
             ordered: false,
             unconcluded: 0,
             limits,
-            policy: CircuitPolicy { ramp_messages: limits.messages, ..policy },
-            circuit: Circuit::CLOSED,
-            backoff_until: None,
             in_flight_messages: 0,
             in_flight_bytes: 0,
             wants_room: false,
@@ -63,13 +57,13 @@ impl DestinationLane {
     }
 
     /// A lane whose messages go one after the other.
-    pub fn ordered(limits: LaneLimits, policy: CircuitPolicy) -> Self {
-        Self { ordered: true, ..Self::new(LaneLimits { messages: limits.messages.min(1), ..limits }, policy) }
+    pub fn ordered(limits: LaneLimits) -> Self {
+        Self { ordered: true, ..Self::new(LaneLimits { messages: limits.messages.min(1), ..limits }) }
     }
 
     /// The lane of a destination that this runtime cannot call.
-    pub fn incapable(policy: CircuitPolicy) -> Self {
-        Self { capable: false, ..Self::new(LaneLimits { messages: 0, bytes: 0 }, policy) }
+    pub fn incapable() -> Self {
+        Self { capable: false, ..Self::new(LaneLimits { messages: 0, bytes: 0 }) }
     }
 
     /// Opens, pauses or closes it.
@@ -80,11 +74,6 @@ impl DestinationLane {
     /// Its gate.
     pub fn gate(&self) -> Gate {
         self.gate
-    }
-
-    /// Its circuit.
-    pub fn circuit(&self) -> Circuit {
-        self.circuit
     }
 
     /// Messages in flight.
@@ -98,25 +87,24 @@ impl DestinationLane {
     }
 
     /// Takes a permit for a message of `bytes`, or says what stands against it.
-    pub fn claim(&mut self, bytes: u32, now: Timestamp) -> Result<Permit, Held> {
+    pub fn claim(&mut self, outlet: &mut Outlet, bytes: u32, now: Timestamp) -> Result<Permit, Held> {
         let bytes = self.accounted(bytes);
-        if let Some(held) = self.held(now) {
+        if let Some(held) = self.held(outlet, now) {
             return Err(held);
         }
         if self.in_flight_bytes + bytes > self.limits.bytes {
             self.wants_room = true;
             return Err(Held::LaneFull);
         }
-        let (circuit, attempt) = self.circuit.begin(&self.policy, now).map_err(|_| Held::CircuitOpen)?;
-        self.circuit = circuit;
+        let under = outlet.begin(now)?;
         self.in_flight_messages += 1;
         self.unconcluded += 1;
         self.in_flight_bytes += bytes;
-        Ok(Permit { bytes, attempt })
+        Ok(Permit { bytes, under })
     }
 
     /// Gives a permit back, with what its attempt said about the destination.
-    pub fn settle(&mut self, permit: Permit, verdict: Verdict, now: Timestamp) {
+    pub fn settle(&mut self, outlet: &mut Outlet, permit: Permit, verdict: Verdict, now: Timestamp) {
         assert!(
             self.in_flight_messages > 0 && self.in_flight_bytes >= permit.bytes,
             "a permit goes back to the lane that gave it"
@@ -124,7 +112,7 @@ impl DestinationLane {
         self.in_flight_messages -= 1;
         self.in_flight_bytes -= permit.bytes;
         self.wants_room = false;
-        self.circuit = self.circuit.end(&self.policy, permit.attempt, verdict, now);
+        outlet.end(&permit.under, verdict, now);
     }
 
     /// Takes over a message that an owner before this one claimed, and of which it is not known what became of it.
@@ -137,23 +125,13 @@ impl DestinationLane {
         self.unconcluded = self.unconcluded.checked_sub(1).expect("a message is concluded once");
     }
 
-    /// Whether it is as a lane that never sent anything, but for its gate and its limits.
-    pub fn is_idle(&self, now: Timestamp) -> bool {
-        self.unconcluded == 0 && self.circuit == Circuit::CLOSED && self.throttled_until(now).is_none()
-    }
-
-    /// Until when its destination asked to be left alone, if that is still to come.
-    pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.backoff_until.filter(|until| now < *until)
-    }
-
-    /// The destination asked not to be called before `until`. A shorter wish never shortens a longer one.
-    pub fn back_off(&mut self, until: Timestamp) {
-        self.backoff_until = self.backoff_until.max(Some(until));
+    /// Whether something of it was claimed, and it is not known what became of that.
+    pub fn is_busy(&self) -> bool {
+        self.unconcluded > 0
     }
 
     /// What stands against every message of the lane at `now`. `None` does not promise room for a message of any size.
-    pub fn held(&self, now: Timestamp) -> Option<Held> {
+    pub fn held(&self, outlet: &Outlet, now: Timestamp) -> Option<Held> {
         match self.gate {
             Gate::Closed => return Some(Held::LaneClosed),
             Gate::Paused => return Some(Held::LanePaused),
@@ -165,24 +143,10 @@ impl DestinationLane {
         if !self.capable {
             return Some(Held::Capability);
         }
-        if self.circuit.begin(&self.policy, now).is_err() {
-            return Some(Held::CircuitOpen);
+        if let Some(held) = outlet.held(now) {
+            return Some(held);
         }
-        if self.throttled_until(now).is_some() {
-            return Some(Held::Throttled);
-        }
-        let messages_max = self.circuit.messages_max().unwrap_or(u32::MAX).min(self.limits.messages);
-        (self.wants_room || self.in_flight_messages >= messages_max).then_some(Held::LaneFull)
-    }
-
-    /// When time alone lets it send again: the later of its backoff's and its circuit's ends, if either is to come.
-    /// `None` if time changes nothing: it may send, or it waits for an operator or for something in flight.
-    pub fn reopens_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let circuit = match self.circuit.begin(&self.policy, now) {
-            Err(Refused::Until(until)) => Some(until),
-            Err(Refused::Probing) | Ok(_) => None,
-        };
-        circuit.max(self.throttled_until(now))
+        (self.wants_room || self.in_flight_messages >= self.limits.messages).then_some(Held::LaneFull)
     }
 
     /// What a message counts for: one that is larger than the whole lane takes the whole lane, so that it can be sent

@@ -117,7 +117,8 @@ pub struct WorkShare {
     pub queue: Amount,
     /// Records that one turn does at the most.
     pub turn_max: usize,
-    /// How long one turn takes at the most, where that is not a few milliseconds by itself.
+    /// How long one turn takes: claiming ends with it, the store is waited for no longer, and a turn of the index alone, which its
+    /// records bound, is counted if it took longer.
     pub turn_time: Duration,
     /// What of the whole is kept for it.
     pub reserve: Amount,
@@ -186,6 +187,15 @@ impl WorkPlan {
         &self.shares[class as usize]
     }
 
+    /// What a class that holds `held` may hold beside it. What is kept for the others is never lent to it, not even while they
+    /// do not need it: when they do, they need it at once.
+    pub fn room(&self, class: WorkClass, held: Amount) -> Amount {
+        let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other).reserve);
+        let kept = others.fold(Amount::default(), |kept, reserve| kept.map(reserve, usize::saturating_add));
+        let its = self.whole.map(kept, usize::saturating_sub).map(self.share(class).queue, usize::min);
+        its.map(held, usize::saturating_sub)
+    }
+
     /// The records that the other classes do at the most before a class that has work, and owes nothing, is given a turn.
     pub fn bound(&self, class: WorkClass) -> u64 {
         let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other));
@@ -228,41 +238,6 @@ impl WorkShare {
             }
         }
         Ok(())
-    }
-}
-
-/// What each class holds of the whole.
-///
-/// A class takes from its reserve first, and then from what is nobody's reserve. What is kept for another class is never
-/// lent, not even while that one does not need it: when it does, it needs it at once.
-#[derive(Debug)]
-pub struct WorkBudget {
-    plan: WorkPlan,
-    held: [Amount; CLASSES],
-}
-
-impl WorkBudget {
-    /// Nobody holds anything.
-    pub fn new(plan: WorkPlan) -> Self {
-        Self { plan, held: [Amount::default(); CLASSES] }
-    }
-
-    /// What a class may hold beside what it holds already.
-    pub fn room(&self, class: WorkClass) -> Amount {
-        let share = self.plan.share(class);
-        let taken = self.plan.shares.iter().zip(&self.held).fold(Amount::default(), |taken, (share, held)| {
-            taken.map(share.reserve.map(*held, usize::max), usize::saturating_add)
-        });
-        let held = self.held[class as usize];
-        let of_nobody = self.plan.whole.map(taken, usize::saturating_sub);
-        let of_its_own = share.reserve.map(held, usize::saturating_sub);
-        let of_its_queue = share.queue.map(held, usize::saturating_sub);
-        of_nobody.map(of_its_own, usize::saturating_add).map(of_its_queue, usize::min)
-    }
-
-    /// Says what a class holds now. Whoever takes something asks for room before.
-    pub fn set(&mut self, class: WorkClass, held: Amount) {
-        self.held[class as usize] = held;
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Destination {
     pub retry: RetryPolicy,
     /// What to do when an attempt's outcome is not known.
     pub uncertain: UncertainPolicy,
+    /// Answers, of those that would end a message, after which it is tried again all the same.
+    pub retry_statuses: Vec<u16>,
     /// Which of its messages keep their order.
     pub ordering: Ordering,
     /// What its lanes may have in flight.
@@ -87,6 +89,10 @@ impl Destination {
         }
     }
 }
+
+/// One part in so many of what all destinations together may have, in flight or claimed by a shard, is the most that one
+/// destination has: one that is stuck leaves room for the others, however many lanes it has.
+pub const DESTINATION_PART: usize = 2;
 
 /// What a Destination Lane may have in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

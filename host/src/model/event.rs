@@ -7,6 +7,9 @@ use super::names::{Namespace, PackName, RouteName};
 use super::pack::GenerationNumber;
 use super::time::Timestamp;
 
+/// The longest content-type, of an event and of a message: many times what any provider sends.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 1_024;
+
 /// One delivered event, as a guest gets to see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {

@@ -78,9 +78,8 @@ impl Blockers {
         }
     }
 
-    fn one_less(self) -> Self {
-        assert!(self.0 > 0, "whoever becomes a head was not one before");
-        Blockers(self.0 - 1)
+    fn one_less(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Blockers)
     }
 }
 
@@ -90,14 +89,18 @@ impl AddAssign for Blockers {
     }
 }
 
+/// An item that waits in more lanes than it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Miscounted(pub i64);
+
 /// What becomes of those who are next in lanes whose heads left, one for each lane that is not empty now.
-pub fn promote(successors: impl IntoIterator<Item = Successor>) -> BTreeMap<i64, Blockers> {
+pub fn promote(successors: impl IntoIterator<Item = Successor>) -> Result<BTreeMap<i64, Blockers>, Miscounted> {
     let mut promoted = BTreeMap::new();
     for next in successors {
         let blockers = promoted.entry(next.item).or_insert(next.blockers);
-        *blockers = blockers.one_less();
+        *blockers = blockers.one_less().ok_or(Miscounted(next.item))?;
     }
-    promoted
+    Ok(promoted)
 }
 
 /// What is seen of a lane in which somebody waits.
@@ -114,15 +117,15 @@ pub struct Line {
 }
 
 impl Line {
-    /// What is wrong, if nobody will ever let this lane go on: the first one has to be its head, with these blockers.
-    pub fn amiss(self) -> Option<Blockers> {
-        if self.head.is_some_and(|head| head != self.first) {
-            return None;
-        }
+    /// What is wrong, if nobody will ever let this lane go on as it is: its head has to be that one, and the first one has to have
+    /// these blockers.
+    pub fn amiss(self) -> Option<(i64, Blockers)> {
+        let head = self.head.unwrap_or(self.first);
+        let behind = head != self.first;
         let elsewhere = self.other_head.is_some_and(|head| head != Some(self.first));
-        let blockers = Blockers(u32::from(elsewhere));
-        let waits_rightly = self.head == Some(self.first) && self.blockers == blockers && elsewhere;
-        (!waits_rightly).then_some(blockers)
+        let blockers = Blockers(u32::from(behind) + u32::from(elsewhere));
+        let waits_rightly = self.head.is_some() && self.blockers == blockers && blockers > Blockers::NONE;
+        (!waits_rightly).then_some((head, blockers))
     }
 }
 

@@ -182,8 +182,10 @@ pub struct NewMessage {
     pub ordering_key: Option<String>,
     /// What the receiver tells duplicates by; the message's id if the flow gave none.
     pub idempotency_key: Option<String>,
-    /// When it is due.
+    /// When it is due, unless it is so long after it is stored.
     pub due_at: Timestamp,
+    /// How long after it is stored it is due: by the store's time, which where runtimes share it is no clock of theirs.
+    pub due_after: Option<Duration>,
     /// When it is of no more use.
     pub expire_at: Option<Timestamp>,
     /// What it is, if it goes to its pack's flow.

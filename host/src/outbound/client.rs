@@ -127,7 +127,8 @@ fn broken(error: &hyper_util::client::legacy::Error) -> CallFailure {
     match cause::<ConnectError>(error) {
         Some(refused @ (ConnectError::Denied(_) | ConnectError::Host(_))) => CallFailure::Denied(refused.to_string()),
         Some(
-            failed @ (ConnectError::Lookup(_)
+            failed @ (ConnectError::TooManyNames
+            | ConnectError::Lookup(_)
             | ConnectError::NoAddress
             | ConnectError::Dial(_)
             | ConnectError::Tls(_)

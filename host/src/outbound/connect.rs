@@ -53,6 +53,9 @@ pub(crate) enum ConnectError {
     /// The URL's host or port is none that can be called, or its name none that may be.
     #[error("the URL {0}")]
     Host(#[from] UrlError),
+    /// So many names are being looked up that this one must wait for another time.
+    #[error("more than {NAMES_MAX} names are being looked up at once")]
+    TooManyNames,
     /// The name was not resolved.
     #[error("the name could not be resolved: {0}")]
     Lookup(io::Error),
@@ -166,8 +169,11 @@ impl Dialer {
     }
 
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        let unknown = || ConnectError::Host(UrlError::Host(name.clone()));
-        let lookups = self.names.lookups_of(&name).ok_or_else(unknown)?;
+        let lookups = match &*self.names {
+            Names::Fixed(_) => self.names.lookups_of(&name).ok_or_else(|| UrlError::Host(name.clone()))?,
+            // The names that are being looked up now may be another pack's: this one is tried again.
+            Names::Open(_) => self.names.lookups_of(&name).ok_or(ConnectError::TooManyNames)?,
+        };
         let permit = lookups.acquire_owned().await.expect("lookups are never closed");
         // The permit goes with the thread, not with the caller, who may stop waiting.
         let lookup = tokio::task::spawn_blocking(move || {

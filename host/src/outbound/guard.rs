@@ -15,12 +15,15 @@ use ipnet::IpNet;
 
 /// Networks that are not public: this host, private and shared ones, link-local (cloud metadata lives there),
 /// documentation, benchmarking, multicast, reserved, and the IPv6 forms that carry an IPv4 address (IANA's special-purpose
-/// registries).
-const DENIED_NETWORKS: [&str; 30] = [
+/// registries, <https://www.iana.org/assignments/iana-ipv6-special-registry/>); what is no longer reserved and still routed in
+/// places; and the one public address under which a cloud has its machines' keeper
+/// (<https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16>).
+const DENIED_NETWORKS: [&str; 34] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "100.64.0.0/10",
     "127.0.0.0/8",
+    "168.63.129.16/32",
     "169.254.0.0/16",
     "172.16.0.0/12",
     "192.0.0.0/24",
@@ -40,12 +43,15 @@ const DENIED_NETWORKS: [&str; 30] = [
     "64:ff9b:1::/48",
     "100::/64",
     "2001::/32",
+    "2001:2::/48",
+    "2001:10::/28",
     "2001:db8::/32",
     "2002::/16",
     "3fff::/20",
     "5f00::/16",
     "fc00::/7",
     "fe80::/10",
+    "fec0::/10",
     "ff00::/8",
 ];
 

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::ClaimedMessage;
 use super::http::HttpAdapter;
+use super::reliance::Reliance;
 use super::sign::sign;
 use super::verdict::Verdict;
 use crate::model::destination::Destination;
@@ -21,8 +22,14 @@ pub(super) trait Adapter: Send + Sync {
     /// Whether an attempt needs the message's payload.
     fn needs_payload(&self) -> bool;
 
-    /// Makes one attempt at an admitted message; `payload` is there if it is needed.
-    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, payload: Option<Payload>) -> BoxFuture<'a, Verdict>;
+    /// Makes one attempt at an admitted message; `payload` is there if it is needed. Nobody is called after the end of
+    /// `reliance`.
+    fn attempt<'a>(
+        &'a self,
+        message: &'a ClaimedMessage,
+        payload: Option<Payload>,
+        reliance: &'a Reliance,
+    ) -> BoxFuture<'a, Verdict>;
 
     /// What this host lacks for every attempt at a tenant's messages, if it lacks anything: no destination could mend it.
     fn obstacle(&self, _namespace: &Namespace) -> Option<String> {
@@ -38,14 +45,14 @@ pub(super) struct HttpDestination {
 }
 
 impl HttpDestination {
-    async fn call(&self, message: &ClaimedMessage, payload: Payload) -> Verdict {
+    async fn call(&self, message: &ClaimedMessage, payload: Payload, reliance: &Reliance) -> Verdict {
         let Some(name) = &self.destination.secret else {
-            return self.http.call(&self.destination, &[], payload).await;
+            return self.http.call(&self.destination, &[], payload, reliance).await;
         };
         match self.secrets.get(&message.namespace, name) {
-            Ok(secrets) => self.http.call(&self.destination, &secrets, payload).await,
+            Ok(secrets) => self.http.call(&self.destination, &secrets, payload, reliance).await,
             // Never unsigned instead.
-            Err(error) => Verdict::host_failed(error.to_string()),
+            Err(error) => Verdict::unfit(error.to_string()),
         }
     }
 }
@@ -55,11 +62,16 @@ impl Adapter for HttpDestination {
         true
     }
 
-    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, payload: Option<Payload>) -> BoxFuture<'a, Verdict> {
+    fn attempt<'a>(
+        &'a self,
+        message: &'a ClaimedMessage,
+        payload: Option<Payload>,
+        reliance: &'a Reliance,
+    ) -> BoxFuture<'a, Verdict> {
         async move {
             match payload {
-                Some(payload) => self.call(message, payload).await,
-                None => Verdict::host_failed("its body could not be loaded"),
+                Some(payload) => self.call(message, payload, reliance).await,
+                None => Verdict::not_made("its body could not be loaded"),
             }
         }
         .boxed()
@@ -100,11 +112,16 @@ impl Adapter for NativeAdapter {
         false
     }
 
-    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, _: Option<Payload>) -> BoxFuture<'a, Verdict> {
+    fn attempt<'a>(
+        &'a self,
+        message: &'a ClaimedMessage,
+        _: Option<Payload>,
+        _: &'a Reliance,
+    ) -> BoxFuture<'a, Verdict> {
         let answer = (self.call)(message);
         async move {
             match answer.await {
-                NativeAnswer::Taken => Verdict::taken(),
+                NativeAnswer::Taken => Verdict::Taken(None),
                 NativeAnswer::Failed => Verdict::not_sent("it failed"),
             }
         }
@@ -123,8 +140,13 @@ impl Adapter for FlowAdapter {
         false
     }
 
-    fn attempt<'a>(&'a self, message: &'a ClaimedMessage, _: Option<Payload>) -> BoxFuture<'a, Verdict> {
+    fn attempt<'a>(
+        &'a self,
+        message: &'a ClaimedMessage,
+        _: Option<Payload>,
+        _: &'a Reliance,
+    ) -> BoxFuture<'a, Verdict> {
         let is_action = message.destination.is_flow();
-        async move { if is_action { Verdict::handed_off() } else { Verdict::host_failed("it is no action") } }.boxed()
+        async move { if is_action { Verdict::HandedOff } else { Verdict::not_made("it is no action") } }.boxed()
     }
 }

@@ -4,7 +4,7 @@
 //!  claimed ──place──> in flight ──admit──> admitted ──body──> attempt ──> outcome queue ──> settled
 //!     │                  │  │ (moved, fenced)                                                ^
 //!     │ (not configured) │  └────────────────────────────────────────────────────────────────┤
-//!     └──────────────────┴─(its time may be over, the store is busy: as before the claim)────┘
+//!     └──────────────────┴─(its time may be over, the store is busy, its shard is given up)──┘
 //! ```
 //!
 //! A place is taken before the admission, so that nothing waits in `publishing`, where a cancel comes too late.
@@ -12,6 +12,10 @@
 //! Expiry: a publish needs `latest < expire_at`, and this is asked again after the wait for a place. A message that no
 //! longer has it is given back as it was: whether it *has* expired is decided by the earliest that it can be, which its
 //! shard knows, and not by the latest.
+//!
+//! Ownership: the admission is fenced by the store. Whether the lease is still relied on is asked again when the bodies have
+//! come, and as the last thing before a request is on the wire (`reliance`). An attempt that ends there was certainly not
+//! made. That is recorded if the shard is this owner's all the same; if not, its successor settles it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -66,8 +70,7 @@ impl Engine {
         let now = latest.now(&*self.env.clock);
         let (of_use, too_late): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| claim.message.expire_at.is_none_or(|expire_at| now < expire_at));
-        // Nothing has happened to them: dropped, they settle as they came.
-        drop(too_late);
+        too_late.into_iter().for_each(|claim| claim.settle(Settled::TooLate));
         of_use
     }
 
@@ -196,41 +199,46 @@ impl Engine {
         let verdict = if is_over(latest.now(&*self.env.clock)) {
             // What waited too long for the store is not sent any more: its next attempt would be too late, so it expires.
             Verdict::too_late()
+        } else if let Err(overdue) = claim.reliance.left() {
+            // The bodies took longer than the lease.
+            Verdict::overdue(overdue)
         } else {
-            claim.route.adapter.attempt(&claim.message, payload).await
+            claim.route.adapter.attempt(&claim.message, payload, &claim.reliance).await
         };
         claim.route.metrics.attempted(&verdict, self.env.clock.monotonic().saturating_sub(began));
         let at = latest.now(&*self.env.clock);
         let (message, terms) = (&claim.message, claim.route.terms);
-        if verdict.destination_gone {
+        if verdict == Verdict::Gone {
             self.pause(lease, message).await;
         }
         let mut retry = terms.retry;
-        if verdict.host_failed || verdict.destination_gone {
-            // Never its last: what waits for an operator loses nothing.
+        if !verdict.spends() {
+            // Never its last.
             retry.failures_max = u32::MAX;
         }
-        let after =
-            after_attempt(message.id, attempt, message.expire_at, &verdict.outcome, &retry, terms.uncertain, at);
+        let outcome = verdict.outcome();
+        let after = after_attempt(message.id, attempt, message.expire_at, &outcome, &retry, terms.uncertain, at);
         let settled = Settled::Outcome {
             after,
-            lane_until: verdict.lane_delay.map(|delay| at + delay.min(retry.max)),
-            destination_failed: verdict.destination_failed,
-            destination_gone: verdict.destination_gone,
+            lane_until: verdict.lane_delay(&terms.retry).map(|delay| at + delay),
+            destination: verdict.of_destination(),
+            gone: verdict == Verdict::Gone,
         };
         let record = OutcomeRecord {
             id: message.id,
             generation: message.generation,
             attempt,
             after,
-            uncertain: matches!(verdict.outcome, Outcome::Unknown),
-            status: verdict.status,
-            error: verdict.error,
+            uncertain: matches!(outcome, Outcome::Unknown),
+            spared: !verdict.spends(),
+            status: verdict.status(),
+            error: verdict.error(),
         };
         self.outcomes.record(Finished { claim, lease, record, settled, at }).await;
     }
 
-    /// Pauses the lanes of a tenant's destination that says that it is gone, until an operator resumes them.
+    /// Pauses the lanes of a tenant's destination that says that it is gone, until an operator resumes them. The shards read it
+    /// from the store, as they read what an operator sets.
     async fn pause(&self, lease: ShardLease, message: &ClaimedMessage) {
         let (namespace, destination) = (&message.namespace, &message.destination);
         tracing::error!(%namespace, %destination, "a destination says that it is gone (410): its lane is paused until resumed");

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::adapter::Adapter;
+use super::entrance::InFlight;
 use super::metrics::DestinationMetrics;
+use super::reliance::Reliance;
 use super::{ClaimedMessage, Settled, Settlement};
 use crate::env::Clock;
 use crate::model::destination::Terms;
@@ -28,6 +29,8 @@ pub(super) struct Route {
 pub(super) struct Claim {
     pub(super) message: ClaimedMessage,
     pub(super) route: Arc<Route>,
+    /// Until when it may be sent.
+    pub(super) reliance: Reliance,
     certain: Settled,
     settled: mpsc::Sender<Settlement>,
     in_flight: Option<InFlight>,
@@ -39,10 +42,19 @@ impl Claim {
     pub(super) fn new(
         message: ClaimedMessage,
         route: Arc<Route>,
+        reliance: Reliance,
         settled: mpsc::Sender<Settlement>,
         unsettled: TaskTrackerToken,
     ) -> Self {
-        Self { message, route, certain: Settled::NotAdmitted, settled, in_flight: None, _unsettled: unsettled }
+        Self {
+            message,
+            route,
+            reliance,
+            certain: Settled::NotAdmitted,
+            settled,
+            in_flight: None,
+            _unsettled: unsettled,
+        }
     }
 
     /// It is one of those in flight, until it settles.
@@ -69,33 +81,13 @@ impl Drop for Claim {
 
 /// Tells a shard what became of a message.
 pub(super) fn send(settled: &mpsc::Sender<Settlement>, message: &ClaimedMessage, result: Settled) {
-    let settlement = Settlement { id: message.id, generation: message.generation, result };
+    let settlement = Settlement { id: message.id, generation: message.generation, seq: message.seq, result };
     match settled.try_send(settlement) {
         // A closed channel is a shard that has ended; its next owner finds the message in SQL.
         Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
         Err(mpsc::error::TrySendError::Full(settlement)) => {
             tracing::error!(message = %settlement.id, "a shard has no room for a settlement of its own claim");
         }
-    }
-}
-
-/// One of the places between claim and outcome.
-pub(super) struct InFlight {
-    gauge: Gauge,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl InFlight {
-    /// Takes the place that `permit` stands for.
-    pub(super) fn new(permit: OwnedSemaphorePermit, gauge: Gauge) -> Self {
-        gauge.increment(1);
-        Self { gauge, _permit: permit }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.gauge.decrement(1);
     }
 }
 

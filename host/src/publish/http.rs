@@ -2,14 +2,19 @@
 //!
 //! Invariants:
 //! - One deadline covers lookup, connect, TLS, head and body.
+//! - What is not on the wire while its shard's lease is relied on is never sent: lookup, connect and TLS end with it, and
+//!   the connection asks for it before it writes.
 //! - No redirect is followed, no proxy asked, no body decompressed.
 //! - Of an answer no more is read than the options say; none of it is kept but the status and `Retry-After`.
 //! - Whether anything was sent decides between "try again" and "nobody knows". In doubt, something was sent.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::client::legacy::{Client, Error};
@@ -17,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 
+use super::reliance::{Overdue, Reliance, ReliedBody};
 use super::request;
 use super::verdict::Verdict;
 use crate::env::{self, Env};
@@ -29,9 +35,12 @@ use crate::store::Payload;
 /// The most that is buffered of an answer's head, in bytes; a longer one is a broken answer.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
+/// The shortest pause between two looks at whether a lease is still relied on, beside those before each step of a call.
+const RELIANCE_LOOK_MIN: Duration = Duration::from_millis(5);
+
 /// Calls destinations over HTTP.
 pub(super) struct HttpAdapter {
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<Connector, ReliedBody>,
     channels: Channels,
     response_bytes_max: usize,
     env: Env,
@@ -73,21 +82,31 @@ impl HttpAdapter {
         self.channels.clone()
     }
 
-    /// Makes one attempt. `secrets` sign it; none leaves it unsigned.
-    pub(super) async fn call(&self, destination: &Destination, secrets: &[Secret], payload: Payload) -> Verdict {
+    /// Makes one attempt, to be on its way before the end of `reliance`. `secrets` sign it; none leaves it unsigned.
+    pub(super) async fn call(
+        &self,
+        destination: &Destination,
+        secrets: &[Secret],
+        payload: Payload,
+        reliance: &Reliance,
+    ) -> Verdict {
         let deadline = env::deadline(destination.deadline);
-        let mut request = match request::build(&destination.url, payload, secrets, self.env.now()) {
+        let request = match request::build(&destination.url, payload, secrets, self.env.now()) {
             Ok(request) => request,
             Err(unsendable) => return Verdict::unsendable(&unsendable),
         };
+        let mut request = request.map(|body| ReliedBody::new(body, reliance.clone()));
         let connection = capture_connection(&mut request);
-        match timeout_at(deadline, self.client.request(request)).await {
-            Ok(Ok(response)) => {
-                let verdict = Verdict::answered(response.status(), response.headers(), self.env.now());
+        let answer = while_relied_on(self.client.request(request), reliance, || was_sent(&connection));
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(response))) => {
+                let (status, headers) = (response.status(), response.headers());
+                let verdict = Verdict::answered(status, headers, &destination.retry_statuses, self.env.now());
                 drain(response.into_body(), self.response_bytes_max, deadline).await;
                 verdict
             }
-            Ok(Err(error)) => broken(&error, &connection),
+            Ok(Ok(Err(error))) => broken(&error, &connection),
+            Ok(Err(overdue)) => Verdict::overdue(overdue),
             Err(_elapsed) => {
                 let error = format!("no answer within {} ms", destination.deadline.as_millis());
                 if was_sent(&connection) { Verdict::unanswered(error) } else { Verdict::not_sent(error) }
@@ -96,8 +115,37 @@ impl HttpAdapter {
     }
 }
 
+/// Goes on with a call as long as it is sent or the lease is relied on. That is asked before each step of it: a process that
+/// was stopped goes on with whatever it was at.
+async fn while_relied_on<T>(
+    call: impl Future<Output = T>,
+    reliance: &Reliance,
+    was_sent: impl Fn() -> bool,
+) -> Result<T, Overdue> {
+    let mut call = pin!(call);
+    let mut over = pin!(env::sleep(reliance.left()?));
+    poll_fn(|context| {
+        while !was_sent() {
+            let left = match reliance.left() {
+                Ok(left) => left,
+                Err(overdue) => return Poll::Ready(Err(overdue)),
+            };
+            if over.as_mut().poll(context).is_pending() {
+                break;
+            }
+            // It was renewed meanwhile.
+            over.set(env::sleep(left.max(RELIANCE_LOOK_MIN)));
+        }
+        call.as_mut().poll(context).map(Ok)
+    })
+    .await
+}
+
 /// The verdict on a request that ended without an answer.
 fn broken(error: &Error, connection: &CaptureConnection) -> Verdict {
+    if let Some(overdue) = cause::<Overdue>(error) {
+        return Verdict::overdue(*overdue);
+    }
     if let Some(error) = cause::<ConnectError>(error) {
         return Verdict::not_connected(error);
     }

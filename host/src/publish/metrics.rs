@@ -58,7 +58,7 @@ impl DestinationMetrics {
 
     /// An attempt ended.
     pub(super) fn attempted(&self, verdict: &Verdict, took: Duration) {
-        let outcome = match verdict.outcome {
+        let outcome = match verdict.outcome() {
             Outcome::Published => &self.published,
             Outcome::HandedOff => &self.handed_off,
             Outcome::Retriable { .. } => &self.retriable,
@@ -66,7 +66,7 @@ impl DestinationMetrics {
             Outcome::Unknown => &self.unknown,
         };
         outcome.increment(1);
-        if verdict.denied {
+        if matches!(verdict, Verdict::Denied(_)) {
             self.denied.increment(1);
         }
         self.seconds.record(took.as_secs_f64());
@@ -85,19 +85,21 @@ mod tests {
         let recorder = PrometheusBuilder::new().build_recorder();
         let rendered = metrics::with_local_recorder(&recorder, || {
             let sink = DestinationMetrics::new("sink");
-            sink.attempted(&Verdict::unanswered("private"), Duration::from_millis(5));
-            sink.attempted(&Verdict { denied: true, ..Verdict::host_failed("private") }, Duration::from_millis(5));
+            let texts =
+                [Verdict::unanswered("private"), Verdict::not_made("private"), Verdict::Denied("private".to_owned())];
+            texts.iter().for_each(|verdict| sink.attempted(verdict, Duration::from_millis(5)));
             recorder.handle().render()
         });
         for line in [
             "forebay_publish_attempts_total{destination=\"sink\",outcome=\"unknown\"} 1",
             "forebay_publish_attempts_total{destination=\"sink\",outcome=\"retriable\"} 1",
+            "forebay_publish_attempts_total{destination=\"sink\",outcome=\"permanent\"} 1",
             "forebay_publish_attempts_total{destination=\"sink\",outcome=\"published\"} 0",
             "forebay_publish_denied_total{destination=\"sink\"} 1",
-            "forebay_publish_seconds_count{destination=\"sink\"} 2",
+            "forebay_publish_seconds_count{destination=\"sink\"} 3",
         ] {
             assert!(rendered.contains(line), "{line}\n{rendered}");
         }
-        assert!(!rendered.contains("private"));
+        assert!(!rendered.contains("private"), "what went wrong is for one message's record, and no label");
     }
 }

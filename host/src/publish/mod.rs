@@ -1,7 +1,7 @@
 //! Publishing: Publish Admission, the destination's call, and the Publish Outcome.
 //!
 //! Invariants:
-//! - A destination is called only after the admission is durable.
+//! - A destination is called only after the admission is durable, and only while the shard's lease is relied on.
 //! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until the owner of its shard settles it.
 //! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
@@ -17,6 +17,7 @@ mod outcomes;
 mod store_retry;
 
 mod http;
+mod reliance;
 mod request;
 mod sign;
 mod verdict;
@@ -29,6 +30,7 @@ mod tests;
 pub use adapter::check_secret;
 pub use adapter::{NativeAnswer, NativeCall};
 pub use metrics::describe;
+pub use reliance::Reliance;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -42,12 +44,13 @@ use tokio_util::task::TaskTracker;
 use adapter::{Adapter, FlowAdapter, HttpDestination, NativeAdapter};
 use batch::Engine;
 use claim::{Claim, Latest, Route};
-use entrance::{Entrance, Group};
+use entrance::{Entrance, Group, Places};
 use http::{HttpAdapter, HttpLimits};
 use metrics::DestinationMetrics;
 use outcomes::Outcomes;
 
 use crate::env::{self, Env};
+use crate::lanes::Verdict;
 use crate::model::destination::{Destination, Destinations, FLOW_TERMS};
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
@@ -62,6 +65,8 @@ use crate::store::{ShardLease, Store};
 pub struct PublishOptions {
     /// Messages that may be between claim and outcome at once, over all shards.
     pub in_flight_max: usize,
+    /// Bytes of their bodies and headers.
+    pub in_flight_bytes_max: u64,
     /// The most of a response body that is read.
     pub response_bytes_max: usize,
     /// Networks that may be called although they are private, in CIDR notation.
@@ -83,6 +88,8 @@ pub struct ClaimedMessage {
     pub id: MessageId,
     /// The generation that was claimed.
     pub generation: u32,
+    /// Tells its claim from others of the same generation; its settlement repeats it.
+    pub seq: u64,
     /// The tenant.
     pub namespace: Namespace,
     /// Where it goes.
@@ -100,6 +107,8 @@ pub struct Settlement {
     pub id: MessageId,
     /// The generation that was claimed.
     pub generation: u32,
+    /// Which claim of it.
+    pub seq: u64,
     /// What became of it.
     pub result: Settled,
 }
@@ -111,6 +120,8 @@ pub enum Settled {
     Moved,
     /// Not admitted: the shard belongs to somebody else.
     Fenced,
+    /// Not admitted: it may have expired while it waited. Whether it *has* is its shard's to find out.
+    TooLate,
     /// Not admitted: the store could not do it now. It is as it was before the claim.
     NotAdmitted,
     /// Admitted, and its outcome is durable.
@@ -119,10 +130,10 @@ pub enum Settled {
         after: AfterAttempt,
         /// A wish of the destination that concerns its whole lane: no attempt before this time.
         lane_until: Option<Timestamp>,
-        /// Whether the destination itself was at fault (no connection, no answer, 5xx), as opposed to the message.
-        destination_failed: bool,
-        /// Whether the destination says that it is gone: its lane has been paused.
-        destination_gone: bool,
+        /// What it says about the destination, as opposed to the message.
+        destination: Verdict,
+        /// Whether the destination says that it is gone: its lanes are to be paused.
+        gone: bool,
     },
     /// Admitted, but the outcome could not be recorded: it stands as `publishing`.
     Unrecorded,
@@ -175,7 +186,8 @@ impl Publisher {
             let (http, secrets) = (Arc::clone(&http), secrets.clone());
             Box::new(HttpDestination { http, secrets, destination: destination.clone() })
         };
-        let publisher = Self::with(&destinations, adapter, options.in_flight_max, store, env);
+        let places = Places { messages: options.in_flight_max, bytes: options.in_flight_bytes_max };
+        let publisher = Self::with(&destinations, adapter, places, store, env);
         let max = channels_max(options.in_flight_max, destinations.len(), options.idle_connections_max);
         Ok(Self { channels: (http.channels(), max), ..publisher })
     }
@@ -189,17 +201,19 @@ impl Publisher {
         env: Env,
     ) -> Self {
         let adapter = |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(call) }) };
-        Self::with(destinations, adapter, in_flight_max, store, env)
+        // No body is loaded for them.
+        let places = Places { messages: in_flight_max, bytes: u64::MAX };
+        Self::with(destinations, adapter, places, store, env)
     }
 
     fn with(
         destinations: &Destinations,
         adapter: impl Fn(&Destination) -> Box<dyn Adapter>,
-        in_flight_max: usize,
+        places: Places,
         store: Store,
         env: Env,
     ) -> Self {
-        assert!(in_flight_max > 0, "with no place in flight nothing is ever published");
+        assert!(places.messages > 0 && places.bytes > 0, "with no place in flight nothing is ever published");
         let route = |destination: &Destination| {
             Arc::new(Route {
                 adapter: adapter(destination),
@@ -214,10 +228,10 @@ impl Publisher {
             metrics: DestinationMetrics::new(metrics::FLOW),
         };
         let outcomes = Outcomes::new(store.clone());
-        let entrance = Entrance::new(in_flight_max, metrics::in_flight());
+        let entrance = Entrance::new(places, metrics::in_flight());
         Self {
             engine: Arc::new(Engine { store, env, outcomes, entrance }),
-            channels: (Channels::default(), in_flight_max),
+            channels: (Channels::default(), places.messages),
             routes: Arc::new(routes),
             flow: Arc::new(flow),
             runtime: Handle::current(),
@@ -226,12 +240,14 @@ impl Publisher {
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
-    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time).
+    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not on its
+    /// way by the end of `reliance` is not sent.
     ///
     /// A message to a destination that is not configured settles as not admitted: it waits until it is again.
     pub fn publish(
         &self,
         lease: ShardLease,
+        reliance: Reliance,
         batch: Vec<ClaimedMessage>,
         latest: Timestamp,
         settled: mpsc::Sender<Settlement>,
@@ -242,8 +258,8 @@ impl Publisher {
             let flow = message.destination.is_flow().then_some(&self.flow);
             match flow.or_else(|| self.routes.get(&message.destination)) {
                 Some(route) => {
-                    let route = Arc::clone(route);
-                    waiting.push_back(Claim::new(message, route, settled.clone(), self.unsettled.token()));
+                    let (route, reliance) = (Arc::clone(route), reliance.clone());
+                    waiting.push_back(Claim::new(message, route, reliance, settled.clone(), self.unsettled.token()));
                 }
                 None => claim::send(&settled, &message, Settled::NotAdmitted),
             }
@@ -255,6 +271,11 @@ impl Publisher {
     /// What this host lacks for every attempt at a tenant's messages to a destination, if it lacks anything.
     pub fn obstacle(&self, namespace: &Namespace, destination: &DestinationName) -> Option<String> {
         self.routes.get(destination)?.adapter.obstacle(namespace)
+    }
+
+    /// Gives back what was handed over under a lease and waits for a place in flight: its shard is about to be given up.
+    pub fn give_back(&self, lease: ShardLease) {
+        self.engine.entrance.give_back(lease);
     }
 
     /// What it holds at the moment.

@@ -136,9 +136,9 @@ impl Outcomes {
         let entries = self.store.message_entries(&ids).await?;
         let entries: HashMap<MessageId, MessageEntry> = entries.into_iter().map(|entry| (entry.id, entry)).collect();
         for (record, counted) in records.iter().zip(&mut counted) {
+            let attempt = record.attempt - u32::from(record.spared);
             let stands = |entry: &MessageEntry| {
-                (entry.generation, entry.attempt) == (record.generation, record.attempt)
-                    && entry.state == record.after.state()
+                (entry.generation, entry.attempt) == (record.generation, attempt) && entry.state == record.after.state()
             };
             *counted = *counted || entries.get(&record.id).is_some_and(stands);
         }

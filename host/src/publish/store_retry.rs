@@ -26,7 +26,7 @@ impl StoreRetry {
     pub(super) async fn wait(&mut self, error: &StoreError) -> bool {
         match error {
             StoreError::Busy { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) => {}
-            StoreError::Refused(_) | StoreError::Unusable(_) => return false,
+            StoreError::Refused(_) | StoreError::Unstorable(_) | StoreError::Unusable(_) => return false,
         }
         self.failures += 1;
         match STORE_RETRY.delay_after(self.failures, &self.shard.0.to_be_bytes()) {

@@ -1,13 +1,15 @@
 //! The publisher against a real store and a real destination.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::*;
+use crate::env::Clock;
 use crate::model::destination::LaneLimits;
 use crate::model::destination_lane;
 use crate::model::ids::RuntimeId;
@@ -15,7 +17,7 @@ use crate::model::message::{MessageState, NewMessage, TooLate, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::outbound::sink::{Answer, Received, Sink};
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
-use crate::store::{Cancelled, MessageDetail, ShardId};
+use crate::store::{Cancelled, MessageDetail, OutcomeRecord, ShardId};
 
 const RETRY: RetryPolicy =
     RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 3 };
@@ -36,6 +38,7 @@ fn destination(sink: &Sink) -> Destination {
         deadline: Duration::from_secs(10),
         retry: RETRY,
         uncertain: UncertainPolicy::Retry,
+        retry_statuses: Vec::new(),
         ordering: destination_lane::Ordering::None,
         limits: LaneLimits { messages: 64, bytes: 1 << 20 },
         weight: 1,
@@ -45,6 +48,7 @@ fn destination(sink: &Sink) -> Destination {
 fn options(in_flight_max: usize) -> PublishOptions {
     PublishOptions {
         in_flight_max,
+        in_flight_bytes_max: 64 << 20,
         response_bytes_max: 4_096,
         allow_networks: vec!["127.0.0.0/8".to_owned()],
         ca_file: None,
@@ -97,8 +101,12 @@ impl Fixture {
 
     fn begin(&self, batch: Vec<ClaimedMessage>) -> mpsc::Receiver<Settlement> {
         let (settled_in, settled) = mpsc::channel(batch.len().max(1));
-        self.publisher.publish(self.lease, batch, START, settled_in);
+        self.publisher.publish(self.lease, self.relied_on(), batch, START, settled_in);
         settled
+    }
+
+    fn relied_on(&self) -> Reliance {
+        Reliance::new(|| Duration::MAX, Arc::clone(&self.shared.env.clock))
     }
 
     /// Publishes one message; what became of it.
@@ -119,6 +127,7 @@ fn claimed(message: &NewMessage) -> ClaimedMessage {
     ClaimedMessage {
         id: message.id,
         generation: 1,
+        seq: 1,
         namespace: namespace(),
         destination: message.destination.clone(),
         bytes: 2,
@@ -137,7 +146,9 @@ fn collect(settled: &mut mpsc::Receiver<Settlement>) -> BTreeMap<MessageId, Sett
 fn after(settled: Settled) -> AfterAttempt {
     match settled {
         Settled::Outcome { after, .. } => after,
-        other @ (Settled::Moved | Settled::Fenced | Settled::NotAdmitted | Settled::Unrecorded) => panic!("{other:?}"),
+        other @ (Settled::Moved | Settled::Fenced | Settled::TooLate | Settled::NotAdmitted | Settled::Unrecorded) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -201,14 +212,115 @@ async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
     assert!(sink.received.try_recv().is_err(), "the second was never sent");
 }
 
+/// An owner that is stopped when it asks for the time for the `number`th time since its admission, and goes on when it is
+/// let.
+struct Stopped {
+    asked: AtomicUsize,
+    number: usize,
+    reached: watch::Sender<bool>,
+    goes_on: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Stopped {
+    fn at(number: usize) -> (Arc<Self>, std::sync::mpsc::Sender<()>) {
+        let (let_go, goes_on) = std::sync::mpsc::channel();
+        let (asked, reached) = (AtomicUsize::new(0), watch::Sender::new(false));
+        (Arc::new(Self { asked, number, reached, goes_on: Mutex::new(goes_on) }), let_go)
+    }
+
+    /// Its lease ends, for all that it knows, after [`LEASE`].
+    fn reliance(self: &Arc<Self>, clock: Arc<dyn Clock>) -> Reliance {
+        let (stopped, until) = (Arc::clone(self), clock.monotonic() + LEASE);
+        let ask = move || {
+            if stopped.asked.fetch_add(1, Ordering::SeqCst) == stopped.number {
+                stopped.reached.send_replace(true);
+                stopped.goes_on.lock().unwrap().recv().unwrap();
+            }
+            until
+        };
+        Reliance::new(ask, clock)
+    }
+}
+
+// TL-5, TL-7
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_is_stopped_between_admission_and_call_does_not_send_what_was_cancelled_since() {
+    let mut sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let mut lease = fixture.lease;
+    let begin = |lease, reliance, message: &ClaimedMessage| {
+        let (settled_in, settled) = mpsc::channel(1);
+        fixture.publisher.publish(lease, reliance, vec![message.clone()], fixture.shared.env.now(), settled_in);
+        settled
+    };
+    // At each of its looks in turn, until there is none between the admission and the call any more.
+    let mut number = 0;
+    loop {
+        let message = fixture.emit(1).await.remove(0);
+        let (stopped, let_go) = Stopped::at(number);
+        let mut settled = begin(lease, stopped.reliance(Arc::clone(&fixture.shared.env.clock)), &message);
+        let mut reached = stopped.reached.subscribe();
+        tokio::select! {
+            reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),
+            sent = settled.recv() => {
+                assert_eq!(after(sent.unwrap().result), AfterAttempt::Published);
+                assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
+                break;
+            }
+        }
+        assert_eq!(fixture.state(message.id).await, MessageState::Publishing, "look {number}");
+
+        fixture.shared.advance(LEASE);
+        let now = fixture.shared.env.now();
+        let successor = RuntimeId::new(START, [u8::try_from(number).unwrap() + 2; 10]);
+        lease = fixture.store.acquire_shard(ShardId(0), successor, LEASE, now).await.unwrap().unwrap();
+        let (id, generation, attempt) = (message.id, message.generation, 1);
+        let after = AfterAttempt::RetryAt(now + LEASE);
+        let outcome = OutcomeRecord {
+            id,
+            generation,
+            attempt,
+            after,
+            uncertain: false,
+            spared: false,
+            status: None,
+            error: None,
+        };
+        assert_eq!(fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap(), [true]);
+        assert_eq!(fixture.store.cancel(id, now).await.unwrap(), Cancelled::Cancelled);
+
+        let_go.send(()).unwrap();
+        assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded, "look {number}");
+        assert_eq!(fixture.state(message.id).await, MessageState::Cancelled);
+        number += 1;
+    }
+    assert!(number >= 3, "it looks when the bodies have come, before the call, and before it is written: {number}");
+    assert!(sink.received.try_recv().is_err());
+}
+
+// TL-7
+#[tokio::test]
+async fn an_attempt_that_the_lease_did_not_last_for_is_recorded_as_not_made_while_the_shard_is_ones_own() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let message = fixture.emit(1).await.remove(0);
+    let (settled_in, mut settled) = mpsc::channel(1);
+    let over = Reliance::new(|| Duration::ZERO, Arc::clone(&fixture.shared.env.clock));
+    fixture.publisher.publish(fixture.lease, over, vec![message.clone()], START, settled_in);
+    assert!(matches!(after(settled.recv().await.unwrap().result), AfterAttempt::RetryAt(_)));
+    let stored = fixture.stored(message.id).await;
+    assert_eq!((stored.summary.entry.state, stored.uncertain_attempts), (MessageState::RetryWait, 0));
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
+}
+
 // TL-3
 #[tokio::test]
-async fn what_may_have_expired_is_given_back_and_not_sent() {
+async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
     let sink = Sink::start(|_| Answer::status(200)).await;
     let fixture = Fixture::new(&sink).await;
     let mut message = fixture.emit(1).await.remove(0);
     message.expire_at = Some(START);
-    assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
+    assert_eq!(fixture.publish_one(&message).await, Settled::TooLate);
     message.expire_at = Some(START + Duration::from_millis(1));
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
 }
@@ -286,7 +398,7 @@ async fn every_attempt_carries_the_same_id_and_the_last_failure_ends_it() {
     let message = fixture.emit(1).await.remove(0);
     for attempt in 1..=RETRY.failures_max {
         let settled = fixture.publish_one(&message).await;
-        assert!(matches!(settled, Settled::Outcome { destination_failed: true, lane_until: None, .. }));
+        assert!(matches!(settled, Settled::Outcome { destination: Verdict::Failed, lane_until: None, .. }));
         let stored = fixture.stored(message.id).await;
         assert_eq!((stored.summary.entry.attempt, stored.status), (attempt, Some(500)));
         match after(settled) {
@@ -329,8 +441,8 @@ async fn a_destinations_wish_delays_its_lane_within_the_bounds_of_its_retries() 
         let expected = Settled::Outcome {
             after: AfterAttempt::RetryAt(until),
             lane_until: Some(until),
-            destination_failed: false,
-            destination_gone: false,
+            destination: Verdict::Busy,
+            gone: false,
         };
         assert_eq!(fixture.publish_one(&message).await, expected);
     }
@@ -352,6 +464,50 @@ async fn a_missing_secret_sends_nothing_and_waits_for_the_operator() {
     assert_eq!(received.header("webhook-signature").unwrap().split(' ').count(), 2, "one for each secret");
 }
 
+// LAN-3
+#[tokio::test]
+async fn what_waits_for_an_operator_has_all_of_its_attempts_left_afterwards() {
+    let sink = Sink::start(|_| Answer::status(500)).await;
+    let signed = Destination { secret: Some("signing".parse().unwrap()), ..destination(&sink) };
+    let fixture = Fixture::with(signed, options(64)).await;
+    let message = fixture.emit(1).await.remove(0);
+    for _ in 0..2 * RETRY.failures_max {
+        let settled = fixture.publish_one(&message).await;
+        assert!(matches!(
+            settled,
+            Settled::Outcome { after: AfterAttempt::RetryAt(_), destination: Verdict::Failed, .. }
+        ));
+        assert_eq!(fixture.stored(message.id).await.summary.entry.attempt, 0);
+    }
+    std::fs::write(fixture.shared.directory.path().join("secrets/signing"), "whsec_b25l\n").unwrap();
+    fixture.shared.advance(crate::secrets::RECHECK_AFTER);
+    for attempt in 1..=RETRY.failures_max {
+        let state = after(fixture.publish_one(&message).await).state();
+        let expected = if attempt < RETRY.failures_max { MessageState::RetryWait } else { MessageState::Dead };
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((state, entry.state, entry.attempt), (expected, expected, attempt));
+    }
+}
+
+// LAN-3, TL-4
+#[tokio::test]
+async fn an_attempt_that_is_not_counted_is_recorded_once_though_its_answer_was_lost() {
+    for loss in Loss::ALL {
+        let permits = Arc::new(Semaphore::new(0));
+        let answer = Answer::Held(Arc::clone(&permits), "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_owned());
+        let mut sink = Sink::start(move |_| answer.clone()).await;
+        let fixture = Fixture::new(&sink).await;
+        let message = fixture.emit(1).await.remove(0);
+        let mut settled = fixture.begin(vec![message.clone()]);
+        sink.next().await;
+        fixture.store.lose_answer(loss);
+        permits.add_permits(1);
+        assert!(matches!(settled.recv().await.unwrap().result, Settled::Outcome { gone: true, .. }), "{loss:?}");
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((entry.state, entry.attempt), (MessageState::RetryWait, 0), "{loss:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_message_to_a_destination_that_is_not_configured_waits() {
     let sink = Sink::start(|_| Answer::status(200)).await;
@@ -367,7 +523,8 @@ async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled
     let permits = Arc::new(Semaphore::new(0));
     let answer = Answer::held(&permits);
     let mut sink = Sink::start(move |_| answer.clone()).await;
-    let fixture = Fixture::with(destination(&sink), options(2)).await;
+    // Of which one destination has half.
+    let fixture = Fixture::with(destination(&sink), options(4)).await;
     let batch = fixture.emit(5).await;
     let mut settled = fixture.begin(batch.clone());
     sink.next().await;
@@ -383,6 +540,38 @@ async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled
     assert!(batch[..2].iter().all(|message| after(settled[&message.id]) == AfterAttempt::Published));
     assert!(batch[2..].iter().all(|message| settled[&message.id] == Settled::Moved));
     assert!(sink.received.try_recv().is_err(), "a cancelled one was never sent");
+}
+
+// TL-4
+#[tokio::test]
+async fn a_shard_that_is_given_up_has_back_what_waits_for_a_place_and_nothing_more_of_it_is_admitted() {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::held(&permits);
+    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let fixture = Fixture::with(destination(&sink), options(2)).await;
+    let batch = fixture.emit(5).await;
+    let mut settled = fixture.begin(batch.clone());
+    let id_of = |received: Received| received.header("webhook-id").unwrap().to_owned();
+    let mut called = vec![id_of(sink.next().await)];
+    // Of another lease, nothing is given back.
+    fixture.publisher.give_back(ShardLease { epoch: fixture.lease.epoch + 1, ..fixture.lease });
+    assert!(settled.try_recv().is_err());
+    fixture.publisher.give_back(fixture.lease);
+    permits.add_permits(5);
+    fixture.publisher.drain().await;
+    while let Ok(received) = sink.received.try_recv() {
+        called.push(id_of(received));
+    }
+    let settled = collect(&mut settled);
+    assert_eq!((settled.len(), called.len() <= 2), (5, true));
+    for (id, settled) in settled {
+        let entry = fixture.stored(id).await.summary.entry;
+        if called.contains(&id.to_string()) {
+            assert_eq!((after(settled), entry.state), (AfterAttempt::Published, MessageState::Published));
+        } else {
+            assert_eq!((settled, entry.state, entry.attempt), (Settled::NotAdmitted, MessageState::Scheduled, 0));
+        }
+    }
 }
 
 // LAN-2
@@ -454,7 +643,7 @@ async fn storm(seed: u64) {
             Settled::Outcome { after, .. } => state == after.state(),
             Settled::Moved => state == MessageState::Cancelled,
             Settled::Unrecorded => state == MessageState::Publishing,
-            Settled::Fenced | Settled::NotAdmitted => {
+            Settled::Fenced | Settled::TooLate | Settled::NotAdmitted => {
                 matches!(state, MessageState::Scheduled | MessageState::Cancelled)
             }
         };

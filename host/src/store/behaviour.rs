@@ -7,6 +7,9 @@
 //! | a locked row is kept from others | refused: a row would have two owners |
 //! | a locking read sees what is there now | refused: a conflict would not converge |
 //! | a shared lock keeps writers off | exclusive locks are taken instead |
+//! | a transaction that says nothing is ended | what a host held that vanished is held until the server gives up its connection |
+
+use std::time::Duration;
 
 use sqlx::mysql::MySqlConnection;
 
@@ -14,9 +17,36 @@ use super::StoreError;
 use super::connection::Connection;
 use super::dialect::Engine;
 use super::stored::values;
+use crate::env;
 
 /// As long as nothing is known yet: exclusive locks are right anywhere.
 pub(super) const UNPROVED: Engine = Engine::MySql { shares_locks: false };
+
+/// What was seen, as far as statements and sessions depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Proved {
+    /// Whom statements are for.
+    pub(super) engine: Engine,
+    /// The largest packet.
+    pub(super) packet_bytes: u64,
+    /// The variable by which the server is told how long a transaction may say nothing, if it obeys one.
+    pub(super) idle_timeout: Option<&'static str>,
+}
+
+/// What servers call the seconds that a transaction may say nothing: MariaDB, TiDB.
+const IDLE_TIMEOUTS: [&str; 2] = ["idle_transaction_timeout", "tidb_idle_transaction_timeout"];
+
+/// The pause before each look whether a transaction that says nothing is over, which it is to be after a second.
+const IDLE_LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Looks whether it is.
+const IDLE_LOOKS_MAX: u32 = 16;
+
+/// A session that leaves a transaction open.
+struct Sleeper {
+    variable: &'static str,
+    row: String,
+}
 
 /// Two sessions that watch each other over one row of `sequence`.
 struct Watch<'c> {
@@ -29,29 +59,67 @@ struct Watch<'c> {
 pub(super) async fn prove(
     first: &mut MySqlConnection,
     second: &mut MySqlConnection,
+    idle: Option<&mut MySqlConnection>,
     packet_bytes_min: u64,
-) -> Result<Engine, StoreError> {
+) -> Result<Proved, StoreError> {
     let mut first = Connection::MySql { connection: first, engine: UNPROVED };
     let second = Connection::MySql { connection: second, engine: UNPROVED };
-    check_packet(&mut first, packet_bytes_min).await?;
+    let packet_bytes = check_packet(&mut first, packet_bytes_min).await?;
     // Its own for every start: others may watch at the same time.
     let number: i64 = first.fetch_one("SELECT CONNECTION_ID()", values![]).await?.value::<u64>(0)?.cast_signed();
     let mut watch = Watch { first, second, row: format!("proof-{number}") };
+    let sleeper = match idle {
+        Some(connection) => Sleeper::begin(Connection::MySql { connection, engine: UNPROVED }, number).await?,
+        None => None,
+    };
     watch.begin().await?;
-    let proved = watch.watch().await;
+    let engine = watch.watch().await;
     watch.end().await?;
-    proved
+    let engine = engine?;
+    let idle_timeout = match sleeper {
+        Some(sleeper) => sleeper.ended(&mut watch.second).await?,
+        None => None,
+    };
+    Ok(Proved { engine, packet_bytes, idle_timeout })
 }
 
-async fn check_packet(connection: &mut Connection<'_>, bytes_min: u64) -> Result<(), StoreError> {
+impl Sleeper {
+    /// Begins a transaction that is to be over in a second, if that can be said to the server, and says nothing more.
+    async fn begin(mut session: Connection<'_>, number: i64) -> Result<Option<Self>, sqlx::Error> {
+        for variable in IDLE_TIMEOUTS {
+            if session.execute(&format!("SET SESSION {variable} = 1"), values![]).await.is_ok() {
+                let row = format!("idle-{number}");
+                session.begin().await?;
+                session.execute("INSERT INTO sequence (name, last) VALUES (?, 0)", values![row.as_str()]).await?;
+                return Ok(Some(Self { variable, row }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which variable the server obeys: the row that was stored is nobody's then.
+    async fn ended(self, watcher: &mut Connection<'_>) -> Result<Option<&'static str>, sqlx::Error> {
+        for _ in 0..IDLE_LOOKS_MAX {
+            env::sleep(IDLE_LOOK_PAUSE).await;
+            let insert = "INSERT INTO sequence (name, last) VALUES (?, 0)";
+            if watcher.execute(insert, values![self.row.as_str()]).await.is_ok() {
+                watcher.execute("DELETE FROM sequence WHERE name = ?", values![self.row.as_str()]).await?;
+                return Ok(Some(self.variable));
+            }
+        }
+        Ok(None)
+    }
+}
+
+async fn check_packet(connection: &mut Connection<'_>, bytes_min: u64) -> Result<u64, StoreError> {
     let text = "SELECT CAST(@@max_allowed_packet AS SIGNED)";
     let bytes = connection.fetch_one(text, values![]).await?.unsigned(0)?;
     if bytes >= bytes_min {
-        return Ok(());
+        return Ok(bytes);
     }
     Err(StoreError::Unusable(format!(
-        "the database server takes packets of {bytes} bytes, and an event may need {bytes_min}: set max_allowed_packet on the \
-         server to at least that, or lower intake.body_bytes_max"
+        "the database server takes packets of {bytes} bytes, and a host needs {bytes_min}: set max_allowed_packet on the server to \
+         at least that"
     )))
 }
 

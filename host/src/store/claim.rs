@@ -9,7 +9,7 @@ use super::link;
 use super::statement::Statement;
 use super::stored::{Values, values, work_state_code};
 use super::writer::Control;
-use super::{Store, StoreError};
+use super::{Store, StoreError, claiming};
 use crate::model::event::Event;
 use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::PackName;
@@ -41,7 +41,7 @@ pub struct ClaimRequest {
     pub rows_max: u32,
     /// Only rows whose lease ran out; never a fresh one.
     pub stale_only: bool,
-    /// The token that the won rows will carry; fresh for every claim.
+    /// The token that the won rows will carry; fresh for every claim. One that is not wins nothing that another claim has with it.
     pub lease: LeaseToken,
     /// How long the lease lasts.
     pub lease_duration: Duration,
@@ -69,11 +69,30 @@ pub struct Renewal {
     pub now: Timestamp,
 }
 
+/// Whether a lease that ends at `until` is over at `now`, both in milliseconds: it holds to its last one. Statements say the same, `turn < now`.
+pub(super) const fn lease_is_over(until: i64, now: i64) -> bool {
+    until < now
+}
+
 impl Store {
     /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones of preferred classes, then the
     /// others; in each tier by lane ordinal, `run_after`, creation and id. Delayed rows whose time has come are made ready first, a bounded number each time.
     pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, StoreError> {
         self.writer.control(|reply| Control::Claim(request, reply)).await
+    }
+
+    /// The rows that are in work under the token of a claim, each with its epoch: what became of one whose answer got lost.
+    pub async fn claimed_under(&self, request: &ClaimRequest) -> Result<Vec<(WorkItemId, u32)>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut claimed = Vec::new();
+        for scope in claiming::scopes(request) {
+            let mut values = scope.values();
+            values.id(request.lease.as_bytes());
+            for row in reader.connection().fetch_all(CLAIMED_UNDER, values).await? {
+                claimed.push((WorkItemId::from_bytes(row.bytes_16(0)?), row.unsigned_32(1)?));
+            }
+        }
+        Ok(claimed)
     }
 
     /// Extends leases. Returns the rows that are still the caller's; it must stop working on the others.
@@ -149,6 +168,11 @@ impl Store {
         Ok(row.optional_time(0)?.map(|at| Timestamp::from_millis(at.as_millis() - ahead)))
     }
 }
+
+/// A walk over the rows of a generation that are in work, in the claim index.
+const CLAIMED_UNDER: &str = "\
+    SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 3 \
+    AND queue_class IN (0, 1, 2) AND lease_token = ?";
 
 /// The columns of an Event, in the order in which [`event`] reads them.
 macro_rules! event_columns {

@@ -7,12 +7,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::claim::{CLAIM_ROWS_MAX, ClaimRequest};
+use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, lease_is_over};
 use super::connection::Row;
 use super::replay;
 use super::statement::{Statement, Text};
 use super::stored::{Values, queue_class_code, values, work_state_code, work_type_code};
-use super::unit::{Answers, Scope, Unit};
+use super::unit::{Answers, Scope, Unit, all_written};
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
 use crate::model::pack::GenerationNumber;
@@ -159,7 +159,7 @@ async fn the_one(
     let candidate = candidate(&row, &scope)?;
     let now = unit.time(request.now).as_millis();
     let in_time = match candidate.state {
-        WorkState::Processing => candidate.turn < now,
+        WorkState::Processing => lease_is_over(candidate.turn, now),
         WorkState::Delayed => candidate.turn <= now && !request.stale_only,
         WorkState::Ready => !request.stale_only,
         WorkState::Blocked | WorkState::Done | WorkState::Dead => false,
@@ -265,11 +265,13 @@ pub(super) async fn take(
             values.push(queue_class_code(row.class));
         })
         .await?;
-    let won = if usize::try_from(taken) == Ok(candidates.len()) {
-        candidates
-    } else {
-        won(unit, grant.lease, candidates).await?
+    let won = match usize::try_from(taken) {
+        Ok(0) => Vec::new(),
+        Ok(all) if all == candidates.len() => candidates,
+        _ => won(unit, grant.lease, candidates).await?,
     };
+    // A token that somebody carries already would read back as ours: a row has no more owners than were made here.
+    all_written(taken, won.len())?;
     for row in &won {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);
     }
@@ -312,7 +314,7 @@ impl Candidate {
 }
 
 /// What the ranges of the claim index that a request may take from begin with, each once.
-fn scopes(request: &ClaimRequest) -> BTreeSet<Scope> {
+pub(super) fn scopes(request: &ClaimRequest) -> BTreeSet<Scope> {
     let generations = |work_type: WorkType| {
         let pack = &request.pack;
         request.generations.iter().map(move |generation| Scope {

@@ -14,8 +14,11 @@ use super::{Store, StoreError, schema, server};
 use crate::model::ids::EventId;
 use crate::model::names::PackName;
 
-/// Windows of Events that one look goes forward at most. A start looks again and again until it is through.
-const WINDOWS_PER_LOOK: usize = 5;
+/// Ordinals of Events that one look goes forward at most. A start looks again and again until it is through.
+const LOOKED_ORDINALS_MAX: i64 = 20_000;
+
+/// However slow the database is, a look goes so far.
+const LOOKED_ORDINALS_MIN: i64 = 500;
 
 /// Events that one look goes over again of those that were confirmed before: what lost its WorkItem later is found in time.
 const RECHECKED_ORDINALS: i64 = 256;
@@ -61,8 +64,10 @@ impl GapKind {
 }
 
 /// How far the Events have been looked over, and what was found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoverageWatch {
+    /// How far the next look goes.
+    reach: i64,
     /// Events below this ordinal have been looked at; `None` before the first look.
     looked_to: Option<i64>,
     /// Whether that is all of them.
@@ -83,7 +88,19 @@ struct PackGap {
     more: bool,
 }
 
+impl Default for CoverageWatch {
+    fn default() -> Self {
+        let (looked_to, complete, recheck_from, marked, gaps) = (None, false, 0, 0, BTreeMap::new());
+        Self { reach: LOOKED_ORDINALS_MAX, looked_to, complete, recheck_from, marked, gaps }
+    }
+}
+
 impl CoverageWatch {
+    /// A look was given up, because it took too long: the next one goes less far.
+    pub fn look_less_far(&mut self) {
+        self.reach = (self.reach / 2).max(LOOKED_ORDINALS_MIN);
+    }
+
     /// Whether every Event has been looked at.
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -221,11 +238,8 @@ impl Store {
                 watch.marked.max(first)
             }
         };
-        for _ in 0..WINDOWS_PER_LOOK {
-            if from > last {
-                break;
-            }
-            let until = coverage::window_end(from).min(last + 1);
+        if from <= last {
+            let until = from.saturating_add(watch.reach).min(last + 1);
             let missing = coverage::missing(&mut connection, from, until).await?;
             watch.found(coverage::uncovered_of(&mut connection, missing).await?);
             from = until;
@@ -237,7 +251,8 @@ impl Store {
         watch.found(coverage::uncovered_of(&mut connection, missing).await?);
         watch.recheck_from = if until > last { first } else { until };
         drop(reader);
-        if watch.complete && watch.gaps.is_empty() && from - watch.marked >= MARK_ORDINALS {
+        // Also on the way: the next start goes on from there.
+        if watch.gaps.is_empty() && from - watch.marked >= MARK_ORDINALS {
             self.writer.control(|reply| Control::MarkCovered(from, reply)).await?;
             watch.marked = from;
         }

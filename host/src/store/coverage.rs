@@ -4,13 +4,15 @@
 //! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is there
 //! then. So it may run beside hosts that share the database.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::authority::Authority;
 use super::connection::{Connection, Row};
 use super::dialect::{Lock, is_conflict};
 use super::lane::Lanes;
-use super::materialize::{PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
+use super::materialize::{
+    PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, coalesces, delivery_lane, projection, store_work_items,
+};
 use super::sequences::Sequences;
 use super::statement::Statement;
 use super::stored::{Values, values, work_type_code};
@@ -18,8 +20,8 @@ use super::unit::{Scope, Terms, Unit};
 use super::{StoreError, link};
 use crate::env::{self, Env};
 use crate::model::ids::{EventId, WorkItemId};
-use crate::model::names::{Namespace, RouteName};
-use crate::model::pack::GenerationNumber;
+use crate::model::names::{Namespace, PackName, RouteName};
+use crate::model::pack::{Coalescing, GenerationNumber};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 
@@ -38,6 +40,24 @@ const ATTEMPTS_MAX: u32 = 10;
 /// The pause after a transaction that lost, doubled each time.
 const CONFLICT_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
+/// What a route's rules say of the WorkItems of its events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteRules {
+    /// Whether later events of a source make earlier ones superfluous.
+    pub coalescing: Coalescing,
+    /// The class, where it does not depend on the request.
+    pub queue_class: QueueClass,
+}
+
+/// Reads the rules of the routes in a manifest.
+pub type RulesOf<'r> = &'r (dyn Fn(&str) -> BTreeMap<RouteName, RouteRules> + Sync);
+
+/// The rules that Events were admitted by, as far as they have been asked for.
+struct Rules<'r> {
+    of: RulesOf<'r>,
+    known: HashMap<(PackName, GenerationNumber), BTreeMap<RouteName, RouteRules>>,
+}
+
 /// Events without a WorkItem.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CoverageGap {
@@ -55,6 +75,8 @@ pub struct CoverageRepair {
     /// Events that did not: their namespace or their pack's generation is not there.
     pub left: u64,
 }
+
+const MANIFEST: &str = "SELECT manifest FROM generation WHERE pack = ? AND number = ?";
 
 const BOUNDS: &str = "SELECT min(ordinal), max(ordinal) FROM event";
 
@@ -82,6 +104,7 @@ pub(super) struct Uncovered {
     pub(super) ordinal: i64,
     pub(super) id: EventId,
     namespace: Namespace,
+    route: RouteName,
     source_key: Option<String>,
     delivery_lane: Option<RouteName>,
     pub(super) scope: Scope,
@@ -99,15 +122,21 @@ pub(super) async fn gap(connection: &mut Connection<'_>) -> Result<CoverageGap, 
     Ok(gap)
 }
 
-/// Makes the WorkItems that Events lack, a bounded number in each transaction.
-pub(super) async fn repair(connection: &mut Connection<'_>, env: &Env) -> Result<CoverageRepair, StoreError> {
+/// Makes the WorkItems that Events lack, a bounded number in each transaction, by the rules of the generation that admitted them.
+pub(super) async fn repair(
+    connection: &mut Connection<'_>,
+    env: &Env,
+    rules: RulesOf<'_>,
+) -> Result<CoverageRepair, StoreError> {
+    let mut rules = Rules { of: rules, known: HashMap::new() };
     let mut sequences = Sequences::load(connection).await?;
     let mut repair = CoverageRepair::default();
     for window in windows(connection).await? {
         let missing = missing_in(connection, window, window_end(window)).await?;
         for batch in missing.chunks(REPAIR_EVENTS_MAX) {
             let ordinals: Vec<i64> = batch.iter().map(|(ordinal, _)| *ordinal).collect();
-            let done = repair_batch(connection, &mut sequences, ordinals, env).await?;
+            rules.learn(connection, &ordinals).await?;
+            let done = repair_batch(connection, &mut sequences, ordinals, env, &rules).await?;
             repair.repaired += done.repaired;
             repair.left += done.left;
         }
@@ -159,12 +188,13 @@ async fn repair_batch(
     sequences: &mut Sequences,
     ordinals: Vec<i64>,
     env: &Env,
+    rules: &Rules<'_>,
 ) -> Result<CoverageRepair, StoreError> {
     for attempt in 0..ATTEMPTS_MAX {
         sequences.stock(connection, ordinals.len()).await?;
         let mut unit = Unit::new(connection.reborrow(), sequences.clone(), TERMS, attempt);
         unit.connection.begin().await?;
-        let committed = match cover(&mut unit, ordinals.clone(), env).await {
+        let committed = match cover(&mut unit, ordinals.clone(), env, rules).await {
             Ok(done) => unit.connection.commit().await.map(|()| done).map_err(sqlx::Error::from),
             Err(error) => Err(error),
         };
@@ -174,8 +204,8 @@ async fn repair_batch(
                 return Ok(done);
             }
             Err(error) => {
-                unit.connection.rollback().await?;
-                if !is_conflict(&error) {
+                let undone = unit.connection.rollback().await;
+                if undone.is_err() || !is_conflict(&error) {
                     return Err(error.into());
                 }
             }
@@ -189,7 +219,12 @@ async fn repair_batch(
 const TERMS: Terms = Terms { shard_count: 0, stripe: 0, database_now: None };
 
 /// Makes the WorkItems of those Events that have none now.
-async fn cover(unit: &mut Unit<'_>, ordinals: Vec<i64>, env: &Env) -> Result<CoverageRepair, sqlx::Error> {
+async fn cover(
+    unit: &mut Unit<'_>,
+    ordinals: Vec<i64>,
+    env: &Env,
+    rules: &Rules<'_>,
+) -> Result<CoverageRepair, sqlx::Error> {
     let seen = SEEN.fetch(&mut unit.connection, ordinals, bind, uncovered).await?;
     let namespaces: HashSet<_> = seen.iter().map(|event| event.namespace.clone()).collect();
     let generations: HashSet<_> = seen.iter().map(|event| (event.scope.pack.clone(), event.scope.generation)).collect();
@@ -202,7 +237,11 @@ async fn cover(unit: &mut Unit<'_>, ordinals: Vec<i64>, env: &Env) -> Result<Cov
     current.retain(|event| authority.check(&event.namespace, &event.scope.pack, event.scope.generation).is_ok());
     let repaired = current.len();
     let now = link::database_now(&mut unit.connection, super::LeaseTime::Database).await?.unwrap_or(env.now());
-    let items = current.into_iter().map(|event| event.planned(now, env)).collect();
+    let planned = |event: Uncovered| {
+        let rules = rules.of(&event);
+        event.planned(now, env, rules)
+    };
+    let items = current.into_iter().map(planned).collect();
     store_work_items(unit, Lanes::default(), items).await?;
     unit.write_counters().await?;
     Ok(CoverageRepair { repaired: repaired as u64, left: (found - repaired) as u64 })
@@ -218,13 +257,38 @@ fn uncovered(row: &Row) -> Result<Uncovered, sqlx::Error> {
         id: EventId::from_bytes(row.bytes_16(1)?),
         namespace: row.name(2)?,
         source_key: row.value(3)?,
+        route: row.name(6)?,
         delivery_lane: delivery_lane(row, 6)?,
         scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: GenerationNumber(row.unsigned_32(5)?) },
     })
 }
 
+impl Rules<'_> {
+    /// Reads the manifests of the generations that admitted these Events; they never change.
+    async fn learn(&mut self, connection: &mut Connection<'_>, ordinals: &[i64]) -> Result<(), StoreError> {
+        for event in uncovered_of(connection, ordinals.to_vec()).await? {
+            let key = (event.scope.pack, event.scope.generation);
+            if !self.known.contains_key(&key) {
+                let named = values![key.0.as_str(), key.1.0];
+                let row = connection.fetch_optional(MANIFEST, named).await?;
+                let manifest = row.map(|row| row.value::<String>(0)).transpose()?;
+                let rules = manifest.map_or_else(BTreeMap::new, |manifest| (self.of)(&manifest));
+                self.known.insert(key, rules);
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of the route that an Event came in by, if its manifest is known and can be read.
+    fn of(&self, event: &Uncovered) -> Option<RouteRules> {
+        self.known.get(&(event.scope.pack.clone(), event.scope.generation))?.get(&event.route).copied()
+    }
+}
+
 impl Uncovered {
-    fn planned(self, now: Timestamp, env: &Env) -> PlannedWorkItem {
+    fn planned(self, now: Timestamp, env: &Env, rules: Option<RouteRules>) -> PlannedWorkItem {
+        let coalescing = rules.map_or(Coalescing::None, |rules| rules.coalescing);
+        let projection = projection(coalescing, &self.route, self.source_key.as_deref());
         PlannedWorkItem {
             ordinal: self.ordinal * WORK_TYPES_PER_EVENT + work_type_code(WORK_TYPE),
             id: WorkItemId::new(now, env.id_entropy()),
@@ -233,10 +297,9 @@ impl Uncovered {
             scope: self.scope,
             source_key: self.source_key,
             delivery_lane: self.delivery_lane,
-            // What the route's rules would say is not known any more.
-            queue_class: QueueClass::Default,
-            coalesces: None,
-            projection: None,
+            queue_class: rules.map_or(QueueClass::Default, |rules| rules.queue_class),
+            coalesces: coalesces(coalescing, &self.route),
+            projection,
             created_at: now,
             replays: None,
             action: None,

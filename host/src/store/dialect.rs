@@ -201,6 +201,32 @@ pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().is_some_and(|error| CODES.contains(&error.number()))
 }
 
+/// Whether one request of many is to blame: what it brings does not fit into a row, or it is about a row that does not say what it should.
+///
+/// Codes of MariaDB and MySQL: 1048 nothing where something must be, 1153 more than a packet, 1264 and 1690 a number that is too large,
+/// 1366 a text that is none, 1406 one that is too long. Of SQLite: 18 too big, 19 a constraint, 20 another type.
+pub(super) fn is_of_a_request(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::AnyDriverError(_) => true,
+        _ => is_unstorable(error),
+    }
+}
+
+/// Whether the database has no room for what a request brings, and will never have.
+pub(super) fn is_unstorable(error: &sqlx::Error) -> bool {
+    const CODES: [u16; 6] = [1048, 1153, 1264, 1366, 1406, 1690];
+    const SQLITE_CODES: [u32; 3] = [18, 19, 20];
+    let sqlx::Error::Database(error) = error else { return false };
+    match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        Some(error) => CODES.contains(&error.number()),
+        None => {
+            let code = error.code().and_then(|code| code.parse::<u32>().ok());
+            // The low byte says what it is, the others which of its kind.
+            code.is_some_and(|code| SQLITE_CODES.contains(&(code & 0xff)))
+        }
+    }
+}
+
 /// Whether a statement names a table or a column that is not there.
 ///
 /// MariaDB and MySQL: 1054 a column, 1146 a table. SQLite has one code for all that is wrong with a statement, and says what.

@@ -10,6 +10,7 @@
 //!
 //! Rows are locked WorkItem first, then lane, then shard, then message.
 
+use super::claim::lease_is_over;
 use super::dialect::Lock;
 use super::lane::{self, LaneIds};
 use super::statement::Statement;
@@ -140,9 +141,16 @@ impl Store {
         reader.connection().fetch_one(UNFINISHED, values![pack.as_str(), number.0]).await?.sum(0).map_err(Into::into)
     }
 
+    /// Whether a generation has WorkItems that may be claimed now or later.
+    async fn has_claimable(&self, pack: &PackName, number: GenerationNumber) -> Result<bool, StoreError> {
+        let mut reader = self.reader().await?;
+        Ok(reader.connection().fetch_one(HAS_CLAIMABLE, values![pack.as_str(), number.0]).await?.value(0)?)
+    }
+
     /// Rows of a generation with a larger ordinal, in order: one walk through the table serves the whole drain.
     async fn waiting_after(&self, pack: &PackName, from: GenerationNumber, after: i64) -> Result<Vec<i64>, StoreError> {
-        if self.unfinished(pack, from).await? == 0 {
+        // Whatever the counters say: a row that may be claimed is there.
+        if self.unfinished(pack, from).await? == 0 && !self.has_claimable(pack, from).await? {
             return Ok(Vec::new());
         }
         let mut reader = self.reader().await?;
@@ -154,6 +162,9 @@ impl Store {
 const UNFINISHED: &str = "\
     SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < 4";
 
+const HAS_CLAIMABLE: &str = "\
+    SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN (1, 2) AND generation = ? AND state IN (1, 2, 3))";
+
 /// Neither done (4) nor dead (5).
 const WAITING: &str = "\
     SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < 4 ORDER BY ordinal LIMIT ?";
@@ -163,7 +174,7 @@ const ACTIONS: &str = "SELECT count(*) FROM message WHERE action_pack = ? AND op
 const WAITING_ACTIONS: &str = "\
     SELECT ordinal, id FROM message WHERE action_pack = ? AND open_action = ? AND ordinal > ? ORDER BY ordinal LIMIT ?";
 
-static LOAD: Statement = Statement::lock(
+pub(super) static LOAD: Statement = Statement::lock(
     "(ordinal)",
     1,
     "SELECT work_item.ordinal, work_item.pack, work_item.work_type, work_item.generation, work_item.state, \
@@ -172,7 +183,7 @@ static LOAD: Statement = Statement::lock(
     Lock::Update,
 );
 
-static MOVE: Statement = Statement::update(
+pub(super) static MOVE: Statement = Statement::update(
     "work_item",
     "generation = moved.column5",
     "moved",
@@ -181,7 +192,7 @@ static MOVE: Statement = Statement::update(
      AND work_item.epoch = moved.column4",
 );
 
-static END: Statement = Statement::update(
+pub(super) static END: Statement = Statement::update(
     "work_item",
     "state = 5, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
      projection_active_key = NULL, finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7",
@@ -255,7 +266,7 @@ impl WorkState {
         match self {
             WorkState::Blocked | WorkState::Ready | WorkState::Delayed => true,
             // The turn of a row in work is the end of its lease.
-            WorkState::Processing => turn <= now,
+            WorkState::Processing => lease_is_over(turn, now),
             WorkState::Done | WorkState::Dead => false,
         }
     }

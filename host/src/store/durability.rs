@@ -247,7 +247,8 @@ impl Answering {
 
     fn sync_now(&self, log: &Log) -> Result<(), StoreError> {
         if let Some(error) = &self.progress.borrow().failed {
-            return Err(error.clone());
+            // It is committed, and others may have seen it: it is not known whether it lasts.
+            return Err(StoreError::Unknown(error.to_string()));
         }
         #[cfg(test)]
         let synced = self.losses.sync_fails().map_or_else(|| log.sync(), |error| Err(SyncError::Failed(error)));

@@ -84,6 +84,8 @@ pub enum Enqueued {
 impl Store {
     /// Makes a delivery durable. Never waits for a place in the queue: a full one is [`StoreError::Busy`].
     pub async fn enqueue(&self, delivery: Delivery) -> Result<Enqueued, StoreError> {
+        let largest = delivery.events.iter().map(|event| event.body.len()).max();
+        self.fits(largest.unwrap_or(0))?;
         self.writer.enqueue(delivery).await
     }
 }

@@ -1,5 +1,7 @@
 //! The store's errors, divided by what the caller can do about them.
 
+use super::dialect::is_unstorable;
+
 /// Why a call did not do what it was asked to.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -19,6 +21,9 @@ pub enum StoreError {
     /// again does not help.
     #[error("{0}")]
     Refused(String),
+    /// The database cannot hold something that it brings. Nothing was written; trying again does not help.
+    #[error("the store cannot hold it: {0}")]
+    Unstorable(String),
     /// The store cannot be used as it is; the text says what to do.
     #[error("{0}")]
     Unusable(String),
@@ -29,10 +34,23 @@ impl From<sqlx::Error> for StoreError {
         match error {
             sqlx::Error::PoolTimedOut => StoreError::Busy { queue: "readers" },
             sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => StoreError::Unusable(format!(
-                "the store holds a row that it cannot read ({error}): restore it from a backup"
+                "the store holds a row that it cannot read ({error}): put that row right, or restore a backup"
             )),
+            // What the database says may repeat what somebody sent.
+            error if is_unstorable(&error) => {
+                StoreError::Unstorable(format!("the database refuses it ({})", code(&error)))
+            }
             error => StoreError::Unavailable(error.to_string()),
         }
+    }
+}
+
+/// What the database calls an error by.
+fn code(error: &sqlx::Error) -> String {
+    let sqlx::Error::Database(error) = error else { return String::new() };
+    match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        Some(error) => format!("error {}", error.number()),
+        None => format!("code {}", error.code().unwrap_or_default()),
     }
 }
 

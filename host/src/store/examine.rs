@@ -7,7 +7,8 @@ use sqlx::Connection as _;
 
 use super::StoreError;
 use super::connection::Connection;
-use super::coverage::{self, CoverageGap, CoverageRepair};
+use super::counters::{self, Miscount};
+use super::coverage::{self, CoverageGap, CoverageRepair, RulesOf};
 use super::schema::{self, Directory, MigrationReport};
 use super::server::{self, DatabaseUrl};
 use super::stored::values;
@@ -31,22 +32,32 @@ pub struct Examination {
     pub schema: MigrationReport,
     /// What the server does, if it is on one.
     pub server: Option<ServerFacts>,
+    /// What the rows say.
+    pub contents: Contents,
+}
+
+/// What a database's rows say.
+#[derive(Debug, Default)]
+pub struct Contents {
     /// Its Delay Shards; 0 before its first start.
     pub shards: u64,
     /// Events without a WorkItem.
     pub coverage: CoverageGap,
+    /// Counters that say something else than the rows.
+    pub miscounts: Vec<Miscount>,
 }
 
 /// What a database holds, as far as its schema is there.
 pub(super) async fn contents(
     connection: &mut Connection<'_>,
     schema: &MigrationReport,
-) -> Result<(u64, CoverageGap), StoreError> {
+) -> Result<Contents, StoreError> {
     if schema.from == 0 {
-        return Ok((0, CoverageGap::default()));
+        return Ok(Contents::default());
     }
     let shards = connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.unsigned(0)?;
-    Ok((shards, coverage::gap(connection).await?))
+    let coverage = coverage::gap(connection).await?;
+    Ok(Contents { shards, coverage, miscounts: counters::miscounts(connection).await? })
 }
 
 /// What a database server says and does.
@@ -67,6 +78,8 @@ pub struct ServerFacts {
 pub struct Behaviour {
     /// Whether a shared lock keeps writers off; else exclusive ones are taken.
     pub shares_locks: bool,
+    /// Whether it ends a transaction of which it hears nothing, when told to: what a host held that vanished is then soon free.
+    pub ends_idle_transactions: bool,
 }
 
 /// Looks at the database of `url`, or else at the one in the directory `data`.
@@ -79,20 +92,44 @@ pub async fn examine(data: &Path, url: Option<&DatabaseUrl>, env: &Env) -> Resul
     }
     let Some(directory) = Directory::try_lock(data)? else { return Ok(Examined::InUse) };
     let Some((mut file, schema)) = schema::examine(&directory).await? else { return Ok(Examined::Missing) };
-    let (shards, coverage) = contents(&mut Connection::sqlite(&mut file), &schema).await?;
+    let contents = contents(&mut Connection::sqlite(&mut file), &schema).await?;
     file.close().await?;
-    Ok(Examined::Found(Examination { schema, server: None, shards, coverage }))
+    Ok(Examined::Found(Examination { schema, server: None, contents }))
 }
 
-/// Makes the WorkItems that Events lack: in the database of `url`, also while hosts use it, or else in the one in the
+/// What was put right of what a database holds.
+#[derive(Debug, Default)]
+pub struct Repair {
+    /// WorkItems that Events lacked.
+    pub coverage: CoverageRepair,
+    /// Counters that said something else than the rows.
+    pub recounted: Vec<Miscount>,
+}
+
+/// Makes what is missing, and puts right what is wrong.
+pub(super) async fn repair_contents(
+    connection: &mut Connection<'_>,
+    env: &Env,
+    rules: RulesOf<'_>,
+) -> Result<Repair, StoreError> {
+    let coverage = coverage::repair(connection, env, rules).await?;
+    Ok(Repair { coverage, recounted: counters::recount(connection).await? })
+}
+
+/// Makes the WorkItems that Events lack, and has the counters say what the rows say: in the database of `url`, also while hosts use it, or else in the one in the
 /// directory `data`. The schema is up to date.
-pub async fn repair_coverage(data: &Path, url: Option<&DatabaseUrl>, env: &Env) -> Result<CoverageRepair, StoreError> {
+pub async fn repair(
+    data: &Path,
+    url: Option<&DatabaseUrl>,
+    env: &Env,
+    rules: RulesOf<'_>,
+) -> Result<Repair, StoreError> {
     if let Some(url) = url {
-        return server::repair_coverage(url, env).await;
+        return server::repair(url, env, rules).await;
     }
     let directory = Directory::lock(data)?;
     let mut file = directory.create().await?;
-    let repair = coverage::repair(&mut Connection::sqlite(&mut file), env).await?;
+    let repair = repair_contents(&mut Connection::sqlite(&mut file), env, rules).await?;
     file.close().await?;
     Ok(repair)
 }

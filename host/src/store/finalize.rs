@@ -32,7 +32,9 @@ pub(super) static LOAD: Statement = Statement::lock(
     "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
-     work_item.queue_class, work_item.coalesces, work_item.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     work_item.queue_class, work_item.coalesces, \
+     coalesce((SELECT lane.kind FROM lane WHERE lane.id = work_item.source_lane_id) = 3, 0) \
+     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
@@ -92,7 +94,8 @@ struct Row {
     failures: u32,
     queue_class: QueueClass,
     coalesces: Option<String>,
-    is_projection: bool,
+    /// Whether it stands in the line of a projection (3), as a generation or as the replay of one.
+    is_projected: bool,
 }
 
 /// What is written into a row whose execution ended.
@@ -221,8 +224,8 @@ impl End {
                 end.state = WorkState::Delayed;
                 end.turn = run_after.as_millis();
                 end.run_after = run_after;
-                // A projection's generation is not over: the next one waits for its end, whatever others do.
-                end.leaves_lanes = leaves_lane && !end.row.is_projection;
+                // Who stands for a projection is not over: the next one waits for its end, whatever others do.
+                end.leaves_lanes = leaves_lane && !end.row.is_projected;
                 end.failures += 1;
                 end.failure = Some(failure);
             }
@@ -371,7 +374,7 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
                     failures: row.unsigned_32(15)?,
                     queue_class: row.queue_class(16)?,
                     coalesces: row.value(17)?,
-                    is_projection: row.value(18)?,
+                    is_projected: row.value(18)?,
                 })
             },
         )

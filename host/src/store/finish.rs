@@ -95,6 +95,8 @@ impl Finish {
 impl Store {
     /// Finalizes one execution; many that arrive together share a transaction.
     pub async fn finish(&self, finish: Finish) -> Result<Finished, StoreError> {
+        let largest = finish.messages().iter().map(|message| message.body.len()).max();
+        self.fits(largest.unwrap_or(0))?;
         self.writer.control(|reply| Control::Finish(finish, reply)).await
     }
 

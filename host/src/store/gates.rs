@@ -63,8 +63,13 @@ impl Store {
 
     /// Every gate that is not open.
     pub async fn gates(&self) -> Result<Vec<GateRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let rows = reader.connection().fetch_all(GATES, values![GATES_MAX]).await?;
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let rows = reader.connection().fetch_all(GATES, values![GATES_MAX]).await?;
+            reader.is_answered();
+            Ok(rows)
+        };
+        let rows = self.bounded(read).await?;
         let gate = |row: &super::connection::Row| {
             let namespace: String = row.value(1)?;
             Ok(GateRow {

@@ -40,12 +40,13 @@ pub(super) struct Latest {
     grant: Grant,
 }
 
-/// The first who wait in the lane of a source: no more are superseded at once (64).
-const WAITING: &str = "\
+/// The first who wait in the lane of a source: no more are superseded at once (64). They are not locked: who coalesces waits in this lane only,
+/// which is held, so nobody else changes such a row.
+pub(super) const WAITING: &str = "\
     SELECT ordinal, id, event_id, namespace, pack, work_type, generation, queue_class, lane_ordinal, epoch, attempt, \
     failures, coalesces FROM work_item WHERE waiting_source = ? ORDER BY lane_ordinal LIMIT 64";
 
-static SUPERSEDE: Statement = Statement::update(
+pub(super) static SUPERSEDE: Statement = Statement::update(
     "work_item",
     "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
     "superseded",

@@ -3,7 +3,9 @@
 //! [`crate::model::lane`]; here it is read, held and written.
 //!
 //! Invariants:
-//! - Whoever changes a lane, or who stands in it, holds its row: delivery lanes first, then those of sources.
+//! - Whoever changes a lane, or who stands in it, holds its row. Of lanes that are held together, those of routes come first, then those of
+//!   sources. A transaction that holds some, and then others (`handoff`, `sweep`, `replay`), may meet another one that does the same the
+//!   other way round: one of them is done again.
 //! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who holds
 //!   that: its own row is held while its blockers are counted down.
 //! - An item that left its lanes (their ids are null) neither holds nor waits for anybody.
@@ -13,9 +15,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::connection::Row;
 use super::dialect::{Conflict, Engine, Lock};
 use super::statement::{Answered, Asked, Reads, Statement};
-use super::stored::{Values, lane_kind_code, work_state_code};
+use super::stored::{Values, damaged, lane_kind_code, work_state_code};
 use super::unit::{Scope, Unit};
-use crate::model::lane::{self, Blockers, Lane, LaneKind, Successor};
+use crate::model::lane::{self, Blockers, Lane, LaneKind, Miscounted, Successor};
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
@@ -347,7 +349,9 @@ pub(super) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Res
 
 async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> {
     let scopes: BTreeMap<i64, &Scope> = next.iter().map(|next| (next.successor.item, &next.scope)).collect();
-    let promoted = lane::promote(next.iter().map(|next| next.successor));
+    let promoted = lane::promote(next.iter().map(|next| next.successor)).map_err(|Miscounted(item)| {
+        damaged("count of lanes that a work item waits in", format_args!("that of {item}"))
+    })?;
     for (item, blockers) in &promoted {
         if blockers.state() == WorkState::Ready {
             unit.count_work_items(scopes[item], Some(WorkState::Blocked), WorkState::Ready, 1);

@@ -1,7 +1,7 @@
 //! Answers that get lost, for tests: a transaction ends as if the machine had failed around its commit.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Store, StoreError};
@@ -13,14 +13,17 @@ pub(crate) enum Loss {
     BeforeCommit,
     /// After it.
     AfterCommit,
+    /// An assertion does not hold.
+    Panic,
 }
 
 impl Loss {
-    /// Both.
+    /// Those that are nobody's mistake.
     pub(crate) const ALL: [Loss; 2] = [Loss::BeforeCommit, Loss::AfterCommit];
 
     /// Loses the answer if this is when.
     pub(super) fn strike(planned: Option<Loss>, when: Loss) -> Result<(), StoreError> {
+        assert!(planned != Some(Loss::Panic), "a test wants it so");
         if planned == Some(when) { Err(StoreError::Unknown("a test lost the answer".to_owned())) } else { Ok(()) }
     }
 }
@@ -35,12 +38,21 @@ struct Plan {
     /// Held by a test as long as nothing shall become durable.
     disk: tokio::sync::Mutex<()>,
     sync_fails: AtomicBool,
+    /// Transactions that were begun, and those that lost against another one.
+    attempts: AtomicU64,
+    conflicts: AtomicU64,
 }
 
 impl Losses {
     /// What is planned for this transaction.
     pub(super) fn next(&self) -> Option<Loss> {
+        self.0.attempts.fetch_add(1, Ordering::Relaxed);
         self.0.next.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A transaction lost against another one.
+    pub(super) fn conflict(&self) {
+        self.0.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits as long as a test holds the disk.
@@ -58,6 +70,12 @@ impl Store {
     /// The answers of the next transaction get lost.
     pub(crate) fn lose_answer(&self, loss: Loss) {
         *self.plan().next.lock().unwrap_or_else(PoisonError::into_inner) = Some(loss);
+    }
+
+    /// How many transactions were begun, and how many of them lost against another one.
+    pub(crate) fn attempts_and_conflicts(&self) -> (u64, u64) {
+        let plan = self.plan();
+        (plan.attempts.load(Ordering::Relaxed), plan.conflicts.load(Ordering::Relaxed))
     }
 
     /// Nothing becomes durable as long as what this returns is held.

@@ -256,8 +256,8 @@ impl Plan {
                 source_key: known.source_key.clone(),
                 delivery_lane: known.delivery_lane.clone(),
                 queue_class,
-                coalesces: coalesces(delivery),
-                projection: projection(delivery, known.source_key.as_deref()),
+                coalesces: coalesces(delivery.coalescing, &delivery.route),
+                projection: projection(delivery.coalescing, &delivery.route, known.source_key.as_deref()),
                 created_at: delivery.received_at,
                 replays: None,
                 action: None,
@@ -383,7 +383,7 @@ async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<E
     for (delivery, event) in events {
         keys.insert(EventKey::of(delivery, event));
         let (route, source) = (in_delivery_lane(delivery), event.source_key.as_deref());
-        let projection = projection(delivery, source).map(|projection| projection.route);
+        let projection = projection(delivery.coalescing, &delivery.route, source).map(|projection| projection.route);
         lane_keys.extend(lanes(&delivery.namespace, &delivery.pack, route.as_ref(), projection.as_ref(), source));
     }
     let engine = unit.connection.engine();
@@ -424,20 +424,18 @@ fn in_delivery_lane(delivery: &Delivery) -> Option<RouteName> {
     }
 }
 
-/// The route of which later events make those of a delivery superfluous.
-fn coalesces(delivery: &Delivery) -> Option<RouteName> {
-    match delivery.coalescing {
-        Coalescing::LatestBySource => Some(delivery.route.clone()),
+/// The route of which later events make its own superfluous.
+pub(super) fn coalesces(coalescing: Coalescing, route: &RouteName) -> Option<RouteName> {
+    match coalescing {
+        Coalescing::LatestBySource => Some(route.clone()),
         Coalescing::None | Coalescing::SourceProjection => None,
     }
 }
 
-/// The projection that a delivery's event about `source` is a generation of.
-fn projection(delivery: &Delivery, source: Option<&str>) -> Option<Projection> {
-    match delivery.coalescing {
-        Coalescing::SourceProjection => {
-            source.map(|_| Projection { route: delivery.route.clone(), part: Part::Generation })
-        }
+/// The projection that an event of `route` about `source` is a generation of.
+pub(super) fn projection(coalescing: Coalescing, route: &RouteName, source: Option<&str>) -> Option<Projection> {
+    match coalescing {
+        Coalescing::SourceProjection => source.map(|_| Projection { route: route.clone(), part: Part::Generation }),
         Coalescing::None | Coalescing::LatestBySource => None,
     }
 }

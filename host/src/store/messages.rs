@@ -3,11 +3,12 @@
 //! A message row carries the `seq` that its shard's head row handed out in the same transaction, so commit order is
 //! sequence order. Cancel and reschedule take a new `seq`, and so appear in the feed again.
 
+use std::time::Duration;
+
 use super::connection::{Connection, Row};
-use super::readers::Reader;
 use super::statement::{Statement, Text};
 use super::stored::{Values, values};
-use super::transitions::{Cancel, Owned, Redrive, Reschedule, Resolve};
+use super::transitions::{Cancel, Owned, Redrive, Reschedule, RescheduleTo, Resolve};
 use super::writer::Control;
 use super::{ShardId, ShardLease, Store, StoreError};
 use crate::model::event::Header;
@@ -61,6 +62,8 @@ pub struct OutcomeRecord {
     pub after: AfterAttempt,
     /// Whether nobody knows what the attempt did to the destination.
     pub uncertain: bool,
+    /// Whether the attempt spends none of the message's: its number is the next one's again.
+    pub spared: bool,
     /// The destination's HTTP status, if it gave one.
     pub status: Option<u16>,
     /// What went wrong, if anything, at most [`crate::model::failure::FAILURE_TEXT_BYTES_MAX`] bytes. Never a payload.
@@ -174,38 +177,52 @@ impl Store {
         nonterminal_only: bool,
         rows_max: u32,
     ) -> Result<FeedPage, StoreError> {
-        let mut reader = self.reader().await?;
-        let mut connection = reader.connection();
-        let end = last_seq(&mut connection, shard).await?;
-        let engine = connection.engine();
-        let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
-        let text = if nonterminal_only { open } else { &FEED };
-        let [after, through] = [after, end].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
-        let values = values![u32::from(shard.0), after, through, rows_max];
-        let entries = entries(&connection.fetch_all(text.of(engine), values).await?)?;
-        self.settled(reader, FeedPage { entries, end }).await
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let mut connection = reader.connection();
+            let end = last_seq(&mut connection, shard).await?;
+            let engine = connection.engine();
+            let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
+            let text = if nonterminal_only { open } else { &FEED };
+            let [after, through] = [after, end].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+            let values = values![u32::from(shard.0), after, through, rows_max];
+            let entries = entries(&connection.fetch_all(text.of(engine), values).await?)?;
+            reader.is_answered();
+            Ok(FeedPage { entries, end })
+        };
+        let page = self.bounded(read).await?;
+        self.settled(page).await
     }
 
     /// The last sequence number that a shard has handed out.
     pub async fn feed_end(&self, shard: ShardId) -> Result<u64, StoreError> {
-        let mut reader = self.reader().await?;
-        let end = last_seq(&mut reader.connection(), shard).await?;
-        self.settled(reader, end).await
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let end = last_seq(&mut reader.connection(), shard).await?;
+            reader.is_answered();
+            Ok(end)
+        };
+        let end = self.bounded(read).await?;
+        self.settled(end).await
     }
 
     /// What was read, once it is durable. A shard's index is built on it: it would be ahead of the store if it held what the
     /// store loses with the machine.
-    async fn settled<T>(&self, reader: Reader, read: T) -> Result<T, StoreError> {
-        drop(reader);
+    async fn settled<T>(&self, read: T) -> Result<T, StoreError> {
         self.writer.durable().await?;
         Ok(read)
     }
 
     /// The current entries of these messages; those that do not exist are left out.
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
-        let mut reader = self.reader().await?;
-        let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?;
-        self.settled(reader, entries).await
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?;
+            reader.is_answered();
+            Ok(entries)
+        };
+        let entries = self.bounded(read).await?;
+        self.settled(entries).await
     }
 
     /// Entries that stand in `publishing` with no outcome, by id, behind `after`: what a dead owner left.
@@ -215,12 +232,17 @@ impl Store {
         after: Option<MessageId>,
         rows_max: u32,
     ) -> Result<Vec<MessageEntry>, StoreError> {
-        let mut reader = self.reader().await?;
-        let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
-        let values = values![u32::from(shard.0), after, rows_max];
-        let mut connection = reader.connection();
-        let entries = entries(&connection.fetch_all(PUBLISHING.of(connection.engine()), values).await?)?;
-        self.settled(reader, entries).await
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
+            let values = values![u32::from(shard.0), after, rows_max];
+            let mut connection = reader.connection();
+            let entries = entries(&connection.fetch_all(PUBLISHING.of(connection.engine()), values).await?)?;
+            reader.is_answered();
+            Ok(entries)
+        };
+        let entries = self.bounded(read).await?;
+        self.settled(entries).await
     }
 
     /// Publish Admission: durable, fenced by the shard's owner epoch. One answer a request, in order.
@@ -236,9 +258,14 @@ impl Store {
 
     /// Bodies of admitted messages; those that do not exist are left out.
     pub async fn payloads(&self, ids: &[MessageId]) -> Result<Vec<Payload>, StoreError> {
-        let mut reader = self.reader().await?;
-        let payload = |row: &Row| payload(row, 0);
-        Ok(PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), bind_id, payload).await?)
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let payload = |row: &Row| payload(row, 0);
+            let payloads = PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), bind_id, payload).await?;
+            reader.is_answered();
+            Ok(payloads)
+        };
+        self.bounded(read).await
     }
 
     /// Publish Outcome: durable, fenced by the shard's owner epoch and the attempt. `true` where it counted, in order.
@@ -270,7 +297,14 @@ impl Store {
 
     /// Moves a message to another time unless Publish Admission came first, or an attempt may have arrived.
     pub async fn reschedule(&self, id: MessageId, due_at: Timestamp) -> Result<Rescheduled, StoreError> {
-        self.writer.control(|reply| Control::Reschedule(Reschedule { id, due_at }, reply)).await
+        let request = Reschedule { id, to: RescheduleTo::At(due_at) };
+        self.writer.control(|reply| Control::Reschedule(request, reply)).await
+    }
+
+    /// As [`Store::reschedule`], to so long after it is moved: by the database's time where runtimes share it, else after `now`.
+    pub async fn delay(&self, id: MessageId, delay: Duration, now: Timestamp) -> Result<Rescheduled, StoreError> {
+        let request = Reschedule { id, to: RescheduleTo::After { delay, now } };
+        self.writer.control(|reply| Control::Reschedule(request, reply)).await
     }
 
     /// Sends dead messages again. One answer a message, in order.

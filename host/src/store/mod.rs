@@ -14,6 +14,7 @@
 mod actions;
 mod change;
 mod claim;
+mod counters;
 mod draining;
 mod enqueue;
 mod error;
@@ -42,11 +43,14 @@ mod durability;
 mod examine;
 mod file;
 mod group;
+mod kinds;
 mod link;
+mod patience;
 mod readers;
 mod schema;
 mod server;
 mod task;
+mod transact;
 mod writer;
 
 mod authority;
@@ -78,12 +82,13 @@ mod tests;
 pub use change::QueueMark;
 pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
 pub use confirm::{CoverageWatch, Gap, GapKind};
-pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX};
+pub use counters::Miscount;
+pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX, RouteRules, RulesOf};
 pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
 pub use exact::{Claimable, ExactStats};
-pub use examine::{Behaviour, Examination, Examined, ServerFacts, examine, repair_coverage};
+pub use examine::{Behaviour, Contents, Examination, Examined, Repair, ServerFacts, examine, repair};
 pub use finish::{Disposition, Finish, Finished, Successor};
 pub use gates::{GateChange, GateRow, SetBy};
 pub use inspect::{
@@ -98,6 +103,7 @@ pub use messages::{
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
+pub use patience::Patience;
 pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
 pub use readers::PoolWaits;
 pub use replay::Replayed;
@@ -108,10 +114,10 @@ pub use shard_checkpoints::CheckpointRow;
 pub use shards::{ShardId, ShardLease, ShardRow};
 pub use stats::Stats;
 pub use sweep::{Sweep, SweepCursor};
-pub use task::describe;
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 pub use time::DatabaseTime;
+pub use transact::describe;
 pub use withdrawals::Withdrawal;
 
 use std::path::PathBuf;
@@ -119,6 +125,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout_at;
 
 use self::link::Link;
 use self::readers::{Reader, Readers};
@@ -126,7 +133,7 @@ use self::schema::Directory;
 use self::server::Server;
 use self::stored::values;
 use self::writer::{Control, Writer, WriterParts};
-use crate::env::Env;
+use crate::env::{self, Env};
 
 /// Where the store is and how much it may take on.
 #[derive(Debug, Clone)]
@@ -145,8 +152,10 @@ pub struct StoreOptions {
     pub queue_bytes_max: usize,
     /// Connections of the reader pool.
     pub readers: u32,
-    /// How long a read may wait for a connection.
+    /// How long a read may wait for a connection, and as long again for an answer about messages.
     pub read_timeout: Duration,
+    /// How long a transaction may take where runtimes share the database.
+    pub patience: Patience,
 }
 
 /// The clock that leases in a shared database are measured by.
@@ -164,6 +173,9 @@ pub const PACKET_BYTES_MIN: u64 = 32 * 1024 * 1024;
 /// What it better takes: groups of events come in one packet too.
 pub const PACKET_BYTES_ADVISED: u64 = 64 * 1024 * 1024;
 
+/// What goes into a packet beside the largest value of a row.
+pub const PACKET_MARGIN_BYTES: u64 = 1024 * 1024;
+
 /// A handle to the store; clones share it. When the last one is dropped, what is queued is still done, and the store
 /// closes.
 #[derive(Clone)]
@@ -172,6 +184,8 @@ pub struct Store {
     readers: Arc<Readers>,
     shards: u16,
     lease_time: LeaseTime,
+    /// The largest packet that the server takes; `None` without one.
+    packet_bytes: Option<u64>,
 }
 
 impl Store {
@@ -194,8 +208,9 @@ impl Store {
         let readers = Arc::new(readers);
         let link = Link::file(connection, &path).await?;
         let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
-        let writer = Writer::of_file(parts, link, options)?;
-        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards, lease_time: options.lease_time })
+        let writer = Arc::new(Writer::of_file(parts, link, options)?);
+        let (shards, lease_time) = (options.shards, options.lease_time);
+        Ok(Self { writer, readers, shards, lease_time, packet_bytes: None })
     }
 
     async fn open_server(
@@ -204,11 +219,29 @@ impl Store {
         options: &StoreOptions,
         env: Env,
     ) -> Result<Self, StoreError> {
-        let server = Arc::new(Server::open(url, options.shards, PACKET_BYTES_MIN).await?);
+        let server = Server::open(url, options.shards, PACKET_BYTES_MIN, options.patience).await?;
+        let server = Arc::new(server);
         let readers = Arc::new(Readers::of_server(&server, options.readers, options.read_timeout, env.clone()));
         let parts = WriterParts { directory, readers: Arc::clone(&readers), env };
-        let writer = Writer::of_server(parts, &server, options)?;
-        Ok(Self { writer: Arc::new(writer), readers, shards: options.shards, lease_time: options.lease_time })
+        let writer = Arc::new(Writer::of_server(parts, &server, options)?);
+        let (shards, lease_time) = (options.shards, options.lease_time);
+        Ok(Self { writer, readers, shards, lease_time, packet_bytes: Some(server.packet_bytes()) })
+    }
+
+    /// The largest packet that the database server takes, if there is one: what a row brings and [`PACKET_MARGIN_BYTES`] has to go into
+    /// one.
+    pub fn packet_bytes(&self) -> Option<u64> {
+        self.packet_bytes
+    }
+
+    /// Refuses what goes into no packet: the server would hang up on everybody who comes with it.
+    fn fits(&self, bytes: usize) -> Result<(), StoreError> {
+        match self.packet_bytes {
+            Some(packet) if bytes as u64 + PACKET_MARGIN_BYTES > packet => Err(StoreError::Unstorable(format!(
+                "{bytes} bytes do not go into a packet of the database server, whose max_allowed_packet is {packet}"
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Changes after every commit that made work claimable: a hint to look, not a promise to find.
@@ -247,5 +280,13 @@ impl Store {
 
     async fn reader(&self) -> Result<Reader, StoreError> {
         Ok(self.readers.acquire().await?)
+    }
+
+    /// A read that others wait behind: it ends in time, and its connection with it if there is no answer by then. A server
+    /// that is gone without a word would else be waited for as long as TCP does.
+    async fn bounded<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let late = |_| Err(StoreError::Unavailable("the database did not answer a read in time".to_owned()));
+        // Once for the connection, and once for what it says.
+        timeout_at(env::deadline(2 * self.readers.timeout()), read).await.unwrap_or_else(late)
     }
 }

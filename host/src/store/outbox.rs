@@ -76,6 +76,11 @@ pub(super) async fn emit(unit: &mut Unit<'_>, shards: &mut Shards, emitted: Vec<
         let shard = emitted.shard(unit.terms.shard_count);
         unit.count_message(None, MessageState::Scheduled);
         unit.feed_changed = true;
+        // A clock that is an hour behind must not have it published an hour early.
+        let mut emitted = emitted;
+        if let Some(delay) = emitted.message.due_after {
+            emitted.message.due_at = unit.time(emitted.now) + delay;
+        }
         placed.push(Placed { ordinal: unit.sequences.message(), shard, seq: shards.next_seq(shard), emitted });
     }
     insert(unit, placed).await

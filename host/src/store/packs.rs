@@ -194,14 +194,22 @@ impl Store {
         Ok(row.optional_unsigned_32(0)?.map(GenerationNumber))
     }
 
+    /// The generations of a pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
+    pub async fn generations(&self, pack: &PackName) -> Result<Vec<Generation>, StoreError> {
+        let mut reader = self.reader().await?;
+        let listed = values![pack.as_str(), pack.as_str(), GENERATIONS_SHOWN_MAX];
+        let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
+        rows.iter().map(generation).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
     /// All generations with what refers to them, by pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
     pub async fn list_generations(&self, pack: Option<&PackName>) -> Result<Vec<GenerationStatus>, StoreError> {
         let mut reader = self.reader().await?;
         let name = pack.map(|pack| pack.as_str().to_owned());
-        let listed = values![name.clone(), name, GENERATIONS_SHOWN_MAX];
+        let listed = values![name.clone(), name.clone(), GENERATIONS_SHOWN_MAX];
         let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
         let mut unfinished: BTreeMap<(PackName, u32), BTreeMap<WorkState, u64>> = BTreeMap::new();
-        for row in reader.connection().fetch_all(UNFINISHED, values![]).await? {
+        for row in reader.connection().fetch_all(UNFINISHED, values![name.clone(), name]).await? {
             let count = row.sum(3)?;
             if count > 0 {
                 unfinished.entry((row.name(0)?, row.unsigned_32(1)?)).or_default().insert(row.work_state(2)?, count);
@@ -264,12 +272,14 @@ macro_rules! generation_columns {
 const ACTIONS: &str = "\
     SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
 
-/// Active generations, and those with WorkItems that are neither done (4) nor dead (5), or with actions that wait.
-const SERVING: &str = "\
+/// Active generations, and those with WorkItems that may be claimed now or later (1, 2, 3), or with actions that wait. The rows are
+/// asked and not the counters: what is not served is not worked off. Blocked rows (0) have a head, which brings them in. A
+/// subquery with a limit is asked for each generation, and never made a table of.
+pub(super) const SERVING: &str = "\
     SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
-    WHERE generation.number = pack.active_generation OR (SELECT sum(counter.count) FROM work_item_counter AS counter \
-    WHERE counter.pack = generation.pack AND counter.generation = generation.number AND counter.state < 4) > 0 \
+    WHERE generation.number = pack.active_generation OR (SELECT work_item.ordinal FROM work_item WHERE work_item.pack = generation.pack \
+    AND work_item.work_type IN (1, 2) AND work_item.generation = generation.number AND work_item.state IN (1, 2, 3) LIMIT 1) IS NOT NULL \
     OR EXISTS (SELECT 1 FROM message WHERE message.action_pack = generation.pack AND message.open_action = generation.number) \
     ORDER BY generation.pack, generation.number";
 
@@ -288,7 +298,7 @@ const GENERATIONS: &str = concat!(
 
 /// WorkItems that are neither done (4) nor dead (5).
 const UNFINISHED: &str = "\
-    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < 4 \
+    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < 4 AND (? IS NULL OR pack = ?) \
     GROUP BY pack, generation, state";
 
 /// The number that a digest has, and the last one of its pack.

@@ -1,5 +1,6 @@
 //! A look at who is next, in the order in which claims take them. Takes nothing, and locks nothing.
 
+use super::claim::lease_is_over;
 use super::stored::{queue_class_code, values, work_state_code, work_type_code};
 use super::{Store, StoreError, link};
 use crate::model::ids::{EventId, WorkItemId};
@@ -145,10 +146,10 @@ impl Store {
     }
 }
 
-/// A lease holds to its last millisecond. `turn` is a time in the states in which it is looked at here.
+/// `turn` is a time in the states in which it is looked at here.
 fn standing(state: WorkState, turn: Timestamp, now: Timestamp) -> Standing {
     match state {
-        WorkState::Processing if turn < now => Standing::Stale { since: turn },
+        WorkState::Processing if lease_is_over(turn.as_millis(), now.as_millis()) => Standing::Stale { since: turn },
         WorkState::Processing => Standing::Leased { until: turn },
         WorkState::Delayed if turn <= now => Standing::Due { since: turn },
         WorkState::Delayed => Standing::Delayed { until: turn },

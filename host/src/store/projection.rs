@@ -63,7 +63,7 @@ pub(super) fn line(namespace: &Namespace, pack: &PackName, route: &RouteName, so
 }
 
 /// Those who are queued in lines that are held, as they are now: an older snapshot may lack some.
-static QUEUED: Statement = Statement::lock(
+pub(super) static QUEUED: Statement = Statement::lock(
     "(lane_id)",
     1,
     "SELECT work_item.waiting_source, work_item.lane_ordinal, work_item.ordinal, work_item.id, work_item.pack, \
@@ -72,7 +72,7 @@ static QUEUED: Statement = Statement::lock(
     Lock::Update,
 );
 
-static SUPERSEDE: Statement = Statement::update(
+pub(super) static SUPERSEDE: Statement = Statement::update(
     "work_item",
     "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
     "superseded",

@@ -48,17 +48,47 @@ enum Pool {
     Server { pool: MySqlPool, engine: Engine },
 }
 
-/// A connection of the pool. Goes back when it is dropped.
-pub(super) enum Reader {
+/// A connection of the pool. Goes back when it is dropped, unless it is [`Reader::in_doubt`].
+pub(super) struct Reader {
+    connection: Option<Pooled>,
+    in_doubt: bool,
+}
+
+enum Pooled {
     File(PoolConnection<Sqlite>),
     Server(PoolConnection<MySql>, Engine),
 }
 
 impl Reader {
+    fn of(connection: Pooled) -> Self {
+        Self { connection: Some(connection), in_doubt: false }
+    }
+
     pub(super) fn connection(&mut self) -> Connection<'_> {
-        match self {
-            Reader::File(connection) => Connection::sqlite(connection),
-            Reader::Server(connection, engine) => Connection::MySql { connection, engine: *engine },
+        match self.connection.as_mut().expect("it is taken when it is dropped") {
+            Pooled::File(connection) => Connection::sqlite(connection),
+            Pooled::Server(connection, engine) => Connection::MySql { connection, engine: *engine },
+        }
+    }
+
+    /// From here on the connection is closed if this is dropped: whoever asks may stop waiting, and a connection whose server
+    /// has silently gone would be waited for by whoever has it next.
+    pub(super) fn in_doubt(mut self) -> Self {
+        self.in_doubt = true;
+        self
+    }
+
+    /// What was asked is answered.
+    pub(super) fn is_answered(&mut self) {
+        self.in_doubt = false;
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        match self.connection.take() {
+            Some(Pooled::Server(connection, _)) if self.in_doubt => drop(connection.detach()),
+            Some(_) | None => {}
         }
     }
 }
@@ -83,6 +113,11 @@ impl Readers {
     #[cfg(test)]
     pub(super) fn connections(&self) -> u32 {
         self.connections
+    }
+
+    /// How long a read waits for a connection, and one that is bounded for its answer.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// What is read from.
@@ -118,9 +153,9 @@ impl Readers {
         match &self.pool {
             Pool::File { current, .. } => {
                 let pool = current.read().unwrap_or_else(PoisonError::into_inner).1.clone();
-                Ok(Reader::File(pool.acquire().await?))
+                Ok(Reader::of(Pooled::File(pool.acquire().await?)))
             }
-            Pool::Server { pool, engine } => Ok(Reader::Server(pool.acquire().await?, *engine)),
+            Pool::Server { pool, engine } => Ok(Reader::of(Pooled::Server(pool.acquire().await?, *engine))),
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! Rows are locked Event first, then WorkItem, then lane.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::actions::Applies;
 use super::connection::Row;
@@ -71,11 +71,13 @@ pub(super) fn is_replay(ordinal: i64) -> bool {
     ordinal < 0
 }
 
-/// Which Events WorkItems are about, which never changes.
+/// Which Events WorkItems are about, and whether the WorkItem that an Event's delivery brought is a generation of a projection: then so
+/// stand all its replays in the projection's line. Neither ever changes.
 static EVENTS_OF: Statement = Statement::select(
     "(id)",
     1,
-    "SELECT work_item.event_id FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+    "SELECT work_item.event_id, first.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
+     CROSS JOIN event ON event.id = work_item.event_id LEFT JOIN work_item AS first ON first.ordinal = event.ordinal * 16 + 1",
 );
 
 static HOLD_EVENTS: Statement = Statement::lock(
@@ -91,8 +93,7 @@ static HOLD_PARENTS: Statement = Statement::lock(
     1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
-     work_item.action, work_item.projection_key IS NOT NULL FROM wanted \
-     CROSS JOIN work_item ON work_item.id = wanted.id",
+     work_item.action FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
@@ -118,6 +119,8 @@ struct Input {
     route: RouteName,
     delivery_lane: Option<RouteName>,
     replayed_at: Option<Timestamp>,
+    /// Whether its delivery's WorkItem is a generation of a projection.
+    is_projected: bool,
 }
 
 /// A WorkItem that is to be replayed.
@@ -129,7 +132,6 @@ struct Parent {
     state: WorkState,
     lanes: LaneIds,
     queue_class: QueueClass,
-    is_projection: bool,
     /// The ordinal of the message that it applies.
     action: Option<i64>,
 }
@@ -195,19 +197,21 @@ impl Held {
 impl Plan {
     fn add(&mut self, unit: &mut Unit<'_>, parent: &Parent, event: &Input, request: &Replay) {
         self.reserved.push((parent.ordinal, request.now));
+        // Actions stand in no lane.
+        let stands_in_lanes = parent.action.is_none();
+        let is_projected = event.is_projected && stands_in_lanes;
         self.children.push(PlannedWorkItem {
             ordinal: ordinal(unit.sequences.replay(), parent.scope.work_type),
             id: request.child,
             event_id: parent.event_id,
             namespace: parent.namespace.clone(),
             scope: parent.scope.clone(),
-            // Actions stand in no lane.
-            source_key: event.source_key.clone().filter(|_| parent.action.is_none()),
-            delivery_lane: event.delivery_lane.clone().filter(|_| parent.action.is_none()),
+            source_key: event.source_key.clone().filter(|_| stands_in_lanes),
+            delivery_lane: event.delivery_lane.clone().filter(|_| stands_in_lanes),
             queue_class: parent.queue_class,
             // Somebody asked for it: nothing makes it superfluous.
             coalesces: None,
-            projection: parent.is_projection.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
+            projection: is_projected.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
             created_at: request.now,
             replays: Some((request.parent, event.ordinal)),
             action: parent.action.map(|message| Applies { message, event: Some(event.ordinal) }),
@@ -240,20 +244,22 @@ fn bind_event(values: &mut Values, id: EventId) {
 }
 
 async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<HashMap<EventId, Input>, sqlx::Error> {
-    let event_id = |row: &Row| Ok(EventId::from_bytes(row.bytes_16(0)?));
-    let mut ids = EVENTS_OF.fetch(&mut unit.connection, parents, bind_work_item, event_id).await?;
-    ids.sort_unstable();
-    ids.dedup();
+    let event_of = |row: &Row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.value::<bool>(1)?));
+    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, bind_work_item, event_of).await?;
+    let projected: BTreeMap<EventId, bool> = projected.into_iter().collect();
+    let ids = projected.keys().copied().collect();
     let events = HOLD_EVENTS
         .fetch(&mut unit.connection, ids, bind_event, |row| {
+            let id = EventId::from_bytes(row.bytes_16(0)?);
             let input = Input {
+                is_projected: projected[&id],
                 ordinal: row.value(1)?,
                 source_key: row.value(2)?,
                 route: row.name(4)?,
                 delivery_lane: delivery_lane(row, 4)?,
                 replayed_at: row.optional_time(3)?,
             };
-            Ok((EventId::from_bytes(row.bytes_16(0)?), input))
+            Ok((id, input))
         })
         .await?;
     Ok(events.into_iter().collect())
@@ -273,7 +279,6 @@ fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
         lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
         queue_class: row.queue_class(10)?,
         action: row.value(11)?,
-        is_projection: row.value(12)?,
     };
     Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
 }

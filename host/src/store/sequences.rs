@@ -11,6 +11,9 @@ use crate::model::time::Timestamp;
 /// Numbers that a runtime takes from a shared database at once, at least: one more transaction for so many rows.
 const BLOCK: i64 = 16_384;
 
+/// A row stands in the lane of its source and in that of its route, and each may be new.
+const LANES_PER_ROW: i64 = 2;
+
 /// The tables whose rows are numbered, as the table `sequence` names them.
 const NAMES: [&str; 5] = ["receipt", "event", "lane", "message", "replay"];
 
@@ -68,9 +71,10 @@ impl Sequences {
         })
     }
 
-    /// Takes new blocks from a shared database where fewer than `rows` numbers are left, in a transaction of its own.
+    /// Takes new blocks from a shared database where fewer numbers are left than a transaction over `rows` rows may need, in a
+    /// transaction of its own.
     pub(super) async fn stock(&mut self, connection: &mut Connection<'_>, rows: usize) -> Result<(), sqlx::Error> {
-        let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+        let rows = i64::try_from(rows).unwrap_or(i64::MAX).saturating_mul(LANES_PER_ROW);
         let ranges = [&mut self.receipt, &mut self.event, &mut self.lane, &mut self.message, &mut self.replay];
         for (name, range) in NAMES.into_iter().zip(ranges) {
             if range.end - range.last >= rows {

@@ -11,11 +11,12 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{ConnectOptions, Connection as _};
 use tokio::time::timeout;
 
-use super::behaviour::{self, UNPROVED};
+use super::behaviour::{self, Proved, UNPROVED};
 use super::connection::Connection;
-use super::coverage::{self, CoverageRepair};
+use super::coverage::RulesOf;
 use super::dialect::{Conflict, Engine};
-use super::examine::{self, Behaviour, Examination, ServerFacts};
+use super::examine::{self, Behaviour, Examination, Repair, ServerFacts};
+use super::patience::Patience;
 use super::schema::{MigrationReport, latest, report};
 use super::statement::Statement;
 use super::stored::values;
@@ -27,6 +28,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prepared statements kept a connection: more than there are texts.
 const STATEMENTS_MAX: usize = 512;
+
+/// How long a repair waits beside hosts that use the database.
+const REPAIR_PATIENCE: Patience = Patience {
+    lock_wait: Duration::from_secs(5),
+    attempt: Duration::from_secs(60),
+    attempts: Duration::from_secs(60),
+    idle: None,
+};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../migrations/mysql");
 
@@ -40,7 +49,7 @@ pub struct DatabaseUrl(MySqlConnectOptions);
 /// What a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isolation {
-    /// Each statement sees what is committed: for transitions of rows that are locked first.
+    /// Each statement sees what is committed: for transitions, which compare what they read with what they write, or lock it first.
     ReadCommitted,
     /// All statements see the same: for materialization, which converges by locking reads.
     Snapshot,
@@ -49,25 +58,41 @@ pub(super) enum Isolation {
 /// A server with a database of Forebay's.
 pub(super) struct Server {
     options: MySqlConnectOptions,
-    engine: Engine,
+    proved: Proved,
+    patience: Patience,
 }
 
 impl Server {
     /// Connects, proves what the server does, and brings the schema up to date.
-    pub(super) async fn open(url: &DatabaseUrl, shards: u16, packet_bytes_min: u64) -> Result<Self, StoreError> {
+    pub(super) async fn open(
+        url: &DatabaseUrl,
+        shards: u16,
+        packet_bytes_min: u64,
+        patience: Patience,
+    ) -> Result<Self, StoreError> {
         let options = url.0.clone();
         let mut connection = connect(&options).await.map_err(|error| unreachable(&error))?;
         bring_up_to_date(&mut connection).await?;
         let mut second = connect(&options).await.map_err(|error| unreachable(&error))?;
-        let engine = behaviour::prove(&mut connection, &mut second, packet_bytes_min).await?;
+        let mut idle = match patience.idle {
+            Some(_) => Some(connect(&options).await.map_err(|error| unreachable(&error))?),
+            None => None,
+        };
+        let proved = behaviour::prove(&mut connection, &mut second, idle.as_mut(), packet_bytes_min).await?;
+        let engine = proved.engine;
         settle_shards(&mut Connection::MySql { connection: &mut connection, engine }, shards).await?;
         close(connection).await;
         close(second).await;
-        Ok(Self { options, engine })
+        Ok(Self { options, proved, patience })
     }
 
     pub(super) fn engine(&self) -> Engine {
-        self.engine
+        self.proved.engine
+    }
+
+    /// The largest packet that it takes.
+    pub(super) fn packet_bytes(&self) -> u64 {
+        self.proved.packet_bytes
     }
 
     pub(super) fn options(&self) -> MySqlConnectOptions {
@@ -81,10 +106,14 @@ impl Server {
             Isolation::ReadCommitted => "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             Isolation::Snapshot => "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         };
-        let mut writer = Connection::MySql { connection: &mut connection, engine: self.engine };
+        let mut writer = Connection::MySql { connection: &mut connection, engine: self.proved.engine };
         writer.run(level).await?;
-        // Seconds. A transaction that waits longer for another one is done again.
-        writer.run("SET SESSION innodb_lock_wait_timeout = 5").await?;
+        let lock_wait = format!("SET SESSION innodb_lock_wait_timeout = {}", self.patience.lock_wait.as_secs());
+        writer.execute(&lock_wait, values![]).await?;
+        // A host that vanishes says nothing more, and leaves what its transaction holds to the server.
+        if let (Some(variable), Some(idle)) = (self.proved.idle_timeout, self.patience.idle) {
+            writer.execute(&format!("SET SESSION {variable} = {}", idle.as_secs()), values![]).await?;
+        }
         Ok(connection)
     }
 }
@@ -127,6 +156,16 @@ impl DatabaseUrl {
         Self(self.0.clone().username(user))
     }
 
+    /// The same database, reached by another socket.
+    pub(super) fn through(&self, socket: &std::path::Path) -> Self {
+        Self(self.0.clone().socket(socket))
+    }
+
+    /// The socket that it is reached by.
+    pub(super) fn socket(&self) -> std::path::PathBuf {
+        self.0.get_socket().expect("the tests' server has one").clone()
+    }
+
     /// The database's name.
     pub(super) fn database(&self) -> &str {
         self.0.get_database().unwrap_or_default()
@@ -143,7 +182,7 @@ impl fmt::Debug for DatabaseUrl {
 async fn connect(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
     match timeout(CONNECT_TIMEOUT, options.connect()).await {
         Ok(connected) => connected,
-        Err(_) => Err(sqlx::Error::PoolTimedOut),
+        Err(_) => Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "it did not answer in time"))),
     }
 }
 
@@ -196,15 +235,19 @@ pub(super) async fn examine(url: &DatabaseUrl, env: &Env) -> Result<Examination,
     let mut server = facts(&mut Connection::MySql { connection: &mut connection, engine: UNPROVED }, env).await?;
     if schema.from > 0 {
         let mut second = connect(&url.0).await.map_err(|error| unreachable(&error))?;
+        let mut idle = connect(&url.0).await.map_err(|error| unreachable(&error))?;
         // The packet is a finding of its own.
-        let engine = behaviour::prove(&mut connection, &mut second, 0).await?;
-        server.behaviour = Some(Behaviour { shares_locks: engine == Engine::MySql { shares_locks: true } });
+        let proved = behaviour::prove(&mut connection, &mut second, Some(&mut idle), 0).await?;
+        server.behaviour = Some(Behaviour {
+            shares_locks: proved.engine == Engine::MySql { shares_locks: true },
+            ends_idle_transactions: proved.idle_timeout.is_some(),
+        });
         close(second).await;
     }
     let mut session = Connection::MySql { connection: &mut connection, engine: UNPROVED };
-    let (shards, coverage) = examine::contents(&mut session, &schema).await?;
+    let contents = examine::contents(&mut session, &schema).await?;
     close(connection).await;
-    Ok(Examination { schema, server: Some(server), shards, coverage })
+    Ok(Examination { schema, server: Some(server), contents })
 }
 
 async fn facts(connection: &mut Connection<'_>, env: &Env) -> Result<ServerFacts, StoreError> {
@@ -222,12 +265,13 @@ async fn facts(connection: &mut Connection<'_>, env: &Env) -> Result<ServerFacts
     })
 }
 
-/// Makes the WorkItems that Events lack, also while hosts use the database.
-pub(super) async fn repair_coverage(url: &DatabaseUrl, env: &Env) -> Result<CoverageRepair, StoreError> {
-    let server = Server { options: url.0.clone(), engine: UNPROVED };
+/// Puts right what a database holds, also while hosts use it.
+pub(super) async fn repair(url: &DatabaseUrl, env: &Env, rules: RulesOf<'_>) -> Result<Repair, StoreError> {
+    let proved = Proved { engine: UNPROVED, packet_bytes: 0, idle_timeout: None };
+    let server = Server { options: url.0.clone(), proved, patience: REPAIR_PATIENCE };
     let mut connection = server.connect(Isolation::Snapshot).await.map_err(|error| unreachable(&error))?;
     let mut session = Connection::MySql { connection: &mut connection, engine: UNPROVED };
-    let repair = coverage::repair(&mut session, env).await?;
+    let repair = examine::repair_contents(&mut session, env, rules).await?;
     close(connection).await;
     Ok(repair)
 }

@@ -54,7 +54,7 @@ impl Store {
         self.read_stats(COUNTERS).await
     }
 
-    /// Counts the rows themselves. For tests and for `forebay doctor`: its cost grows with the tables.
+    /// Counts the rows themselves: its cost grows with the tables.
     pub async fn count_rows(&self) -> Result<Stats, StoreError> {
         self.read_stats(ROWS).await
     }

@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
+use metrics::counter;
 use sqlx::mysql::MySqlArguments;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments, Encode, Type};
@@ -267,9 +268,13 @@ impl Row {
     }
 
     /// The sum over a counter's stripes. A snapshot that lacks a transaction and holds one that waited for it (`messages`) shows what went
-    /// and not what came: for that moment a sum may be below zero, and there is nothing there.
+    /// and not what came: for that moment a sum may be below zero, and there is nothing there. One that stays below zero is a counter that
+    /// is wrong (`counters`); so each is counted.
     pub(super) fn sum(&self, index: usize) -> Result<u64, sqlx::Error> {
-        Ok(u64::try_from(self.value::<i64>(index)?).unwrap_or(0))
+        Ok(u64::try_from(self.value::<i64>(index)?).unwrap_or_else(|_| {
+            counter!("forebay_store_sums_below_zero_total").increment(1);
+            0
+        }))
     }
 
     pub(super) fn unsigned_16(&self, index: usize) -> Result<u16, sqlx::Error> {

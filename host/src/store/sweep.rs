@@ -193,12 +193,12 @@ async fn repair(unit: &mut Unit<'_>, suspect: Suspect) -> Result<bool, sqlx::Err
     let seen = look(&mut unit.connection, suspect.kind, vec![suspect.lane_id]).await?.pop();
     // If somebody else is the first by now, that one's other lane is not held; the next sweep comes by again.
     let Some(Seen { line, scope, .. }) = seen.filter(|seen| seen.suspect == suspect) else { return Ok(false) };
-    let Some(blockers) = line.amiss() else { return Ok(false) };
+    let Some((head, blockers)) = line.amiss() else { return Ok(false) };
     if blockers.state() == WorkState::Ready {
         unit.count_work_items(&scope, Some(WorkState::Blocked), WorkState::Ready, 1);
         unit.work_changed = true;
     }
-    lane::set_heads(unit, vec![(suspect.lane_id, Some(suspect.first))]).await?;
+    lane::set_heads(unit, vec![(suspect.lane_id, Some(head))]).await?;
     lane::set_blockers(unit, vec![(suspect.first, blockers)]).await?;
     Ok(true)
 }

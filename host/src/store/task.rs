@@ -6,38 +6,30 @@
 //!
 //! Invariants:
 //! - Nobody is answered before the commit is durable.
-//! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is.
-//! - A transaction that lost against another one is done again, a bounded number of times.
-//! - The task outlives every failure of the database: it connects again when there is something to do.
+//! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is (`transact`).
+//! - The task outlives every failure of the database: it connects again when there is something to do. It outlives an assertion that
+//!   does not hold too: the transaction is undone, and those who were in it hear that nobody knows what became of it.
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{counter, describe_counter};
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 
 use super::LeaseTime;
 use super::checkpoint::{self, Checkpointer};
-use super::connection::{CommitError, Connection};
-use super::dialect::{Engine, is_conflict};
 use super::durability::{Changes, Durability, Ended, Hints};
 use super::error::StoreError;
-use super::group::{Afterwards, Control, Group, Waiting};
+use super::group::{Control, Group, Waiting};
 use super::link::{Link, Source};
 #[cfg(test)]
-use super::loss::{Loss, Losses};
+use super::loss::Losses;
+use super::patience::Patience;
 use super::readers::Readers;
 use super::schema::Directory;
-use super::unit::{Terms, Unit};
-use crate::env::{self, Env, spawn_thread};
-
-const CONFLICTS: &str = "forebay_store_conflicts_total";
-
-/// Says what the metrics of this module mean.
-pub fn describe() {
-    describe_counter!(CONFLICTS, "Transactions that lost against another one and were begun anew");
-}
+use crate::env::{Env, spawn_thread};
 
 /// Rows after which a transaction takes no more requests: commits get no cheaper a row beyond about a thousand rows.
 const GROUP_ROWS_MAX: usize = 1_024;
@@ -48,12 +40,6 @@ const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// After a failed attempt to connect, how long everybody is told so at once before the next attempt.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a transaction is begun that loses against others.
-const ATTEMPTS_MAX: u32 = 10;
-
-/// The longest pause before a transaction is done again for the first time. Each further one may be twice as long.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
-
 /// What a task is made of.
 #[derive(Clone)]
 pub(super) struct TaskParts {
@@ -61,6 +47,7 @@ pub(super) struct TaskParts {
     pub(super) _directory: Arc<Directory>,
     pub(super) source: Source,
     pub(super) lease_time: LeaseTime,
+    pub(super) patience: Patience,
     pub(super) shard_count: u16,
     pub(super) stripe: i64,
     pub(super) readers: Arc<Readers>,
@@ -71,24 +58,23 @@ pub(super) struct TaskParts {
 }
 
 pub(super) struct Task {
-    parts: TaskParts,
-    link: Option<Link>,
+    pub(super) parts: TaskParts,
+    pub(super) link: Option<Link>,
     control: mpsc::Receiver<Control>,
     deliveries: mpsc::Receiver<Waiting>,
     /// Of the embedded database.
-    durability: Option<Durability>,
+    pub(super) durability: Option<Durability>,
     checkpoints: Option<(PathBuf, mpsc::WeakSender<Control>)>,
     /// When the last attempt to connect failed, by the monotonic clock.
     failed_at: Option<Duration>,
     /// Whether the last transaction failed.
     failing: bool,
-}
-
-/// Why a transaction did not come about.
-enum Failed {
-    /// Another one was faster: nothing is written, and it may be done again at once.
-    Conflict(sqlx::Error),
-    Store(StoreError),
+    /// Transactions that `durability` was told to begin and that have not been handed over.
+    begun: u32,
+    /// Whether the last group was held up by others.
+    pub(super) contended: bool,
+    /// How many of the next groups keep their requests, to be taken apart.
+    pub(super) careful: u32,
 }
 
 impl Task {
@@ -98,7 +84,19 @@ impl Task {
         control: mpsc::Receiver<Control>,
         deliveries: mpsc::Receiver<Waiting>,
     ) -> Self {
-        Self { parts, link, control, deliveries, durability: None, checkpoints: None, failed_at: None, failing: false }
+        Self {
+            parts,
+            link,
+            control,
+            deliveries,
+            durability: None,
+            checkpoints: None,
+            failed_at: None,
+            failing: false,
+            begun: 0,
+            contended: false,
+            careful: 0,
+        }
     }
 
     /// Has commits made durable by `durability`.
@@ -170,16 +168,28 @@ impl Task {
         Some(group)
     }
 
-    async fn commit(&mut self, mut group: Group) {
+    async fn commit(&mut self, group: Group) {
+        if AssertUnwindSafe(self.settle(group)).catch_unwind().await.is_ok() {
+            return;
+        }
+        tracing::error!("a transaction panicked: it is undone, and the writer goes on with another connection");
+        self.link = None;
+        while self.begun > 0 {
+            self.answer(Group::default(), Err(StoreError::Unknown("its transaction panicked".to_owned()))).await;
+        }
+    }
+
+    /// Says that a transaction begins, which ends with [`Task::answer`].
+    pub(super) fn begin(&mut self) {
+        self.begun += 1;
         if let Some(durability) = &self.durability {
             durability.begin();
         }
-        let outcome = self.transact(&mut group).await;
-        if outcome.is_err() {
-            // Whatever went wrong may be wrong with the connection: the next group gets a new one.
-            self.link = None;
-        }
-        self.tell(outcome.as_ref().err());
+    }
+
+    /// Has everybody answered, once it is durable.
+    pub(super) async fn answer(&mut self, group: Group, outcome: Result<Changes, StoreError>) {
+        self.begun -= 1;
         let log = self.link.as_ref().and_then(Link::log);
         let ended = Ended { group, outcome, log };
         match &self.durability {
@@ -189,83 +199,22 @@ impl Task {
     }
 
     /// Logs that the store fails, and that it works again: once each, however many requests come meanwhile.
-    fn tell(&mut self, error: Option<&StoreError>) {
-        match error {
+    pub(super) fn tell(&mut self, error: Option<&StoreError>) {
+        let of_the_store = match error {
+            Some(StoreError::Busy { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_)) => error,
+            // Those are told who asked.
+            Some(StoreError::Refused(_) | StoreError::Unstorable(_) | StoreError::Unusable(_)) | None => None,
+        };
+        match of_the_store {
             Some(error) if !self.failing => tracing::error!(%error, "the store fails"),
             None if self.failing => tracing::info!("the store works again"),
             Some(_) | None => {}
         }
-        self.failing = error.is_some();
-    }
-
-    /// Applies a group, again if it loses against another transaction.
-    async fn transact(&mut self, group: &mut Group) -> Result<Changes, StoreError> {
-        let mut attempt = 0;
-        loop {
-            match self.attempt(group, attempt).await {
-                Ok(changes) => return Ok(changes),
-                Err(Failed::Store(error)) => return Err(error),
-                Err(Failed::Conflict(error)) if attempt + 1 == ATTEMPTS_MAX => {
-                    return Err(StoreError::Unavailable(format!(
-                        "it lost against others {ATTEMPTS_MAX} times: {error}"
-                    )));
-                }
-                Err(Failed::Conflict(error)) => {
-                    counter!(CONFLICTS).increment(1);
-                    tracing::debug!(%error, attempt, "a transaction lost against another one");
-                    env::sleep(self.pause(attempt)).await;
-                    attempt += 1;
-                }
-            }
-        }
-    }
-
-    /// A pause of random length, so that two that met do not meet again.
-    fn pause(&self, attempt: u32) -> Duration {
-        let share = f64::from(self.parts.env.id_entropy()[0]) / f64::from(u8::MAX);
-        (CONFLICT_PAUSE * 2_u32.pow(attempt)).mul_f64(share)
-    }
-
-    async fn attempt(&mut self, group: &mut Group, attempt: u32) -> Result<Changes, Failed> {
-        let TaskParts { shard_count, stripe, lease_time, .. } = self.parts;
-        #[cfg(test)]
-        let loss = self.parts.losses.next();
-        if let Some(durability) = &self.durability {
-            durability.check()?;
-        }
-        let link = self.connect().await?;
-        let database_now = link.prepare(group.rows(), lease_time).await?;
-        let sequences = link.sequences.clone();
-        let authority = std::mem::take(&mut link.authority);
-        let mut connection = link.connection();
-        let afterwards = match connection.engine() {
-            Engine::Sqlite => Afterwards::Spent,
-            Engine::MySql { .. } => Afterwards::Kept,
-        };
-        connection.begin().await?;
-        let terms = Terms { shard_count, stripe, database_now };
-        let mut unit = Unit::new(connection, sequences, terms, attempt);
-        unit.authority = authority;
-        let applied = group.apply(&mut unit, afterwards).await;
-        let Unit { mut connection, sequences, authority, work_changed, feed_changed, gates_changed, .. } = unit;
-        if let Err(error) = applied {
-            return Err(undo(connection, error).await);
-        }
-        #[cfg(test)]
-        Loss::strike(loss, Loss::BeforeCommit)?;
-        match connection.commit().await {
-            Ok(()) => {}
-            Err(CommitError::Before(error)) => return Err(undo(connection, error).await),
-            Err(CommitError::At(error)) => return Err(Failed::at_commit(error)),
-        }
-        #[cfg(test)]
-        Loss::strike(loss, Loss::AfterCommit)?;
-        (link.sequences, link.authority) = (sequences, authority);
-        Ok(Changes { work: work_changed, feed: feed_changed, gates: gates_changed })
+        self.failing = of_the_store.is_some();
     }
 
     /// The connection to what now has the database's name, a new one if need be.
-    async fn connect(&mut self) -> Result<&mut Link, StoreError> {
+    pub(super) async fn connect(&mut self) -> Result<&mut Link, StoreError> {
         let link = match self.parts.source.check(self.link.take()) {
             Some(link) => link,
             None => self.connect_again().await?,
@@ -304,42 +253,6 @@ impl Task {
         if let Err(error) = link.close().await {
             tracing::warn!(%error, "the database was not closed well");
         }
-    }
-}
-
-/// Undoes a transaction. Whatever it was that failed, it may have been a neighbour's: everybody may try again. If even
-/// this fails, the connection is dropped, and the transaction with it.
-async fn undo(mut connection: Connection<'_>, error: sqlx::Error) -> Failed {
-    match connection.rollback().await {
-        Ok(()) => error.into(),
-        Err(_) => Failed::Store(StoreError::Unavailable(error.to_string())),
-    }
-}
-
-impl Failed {
-    /// A commit of which no answer came, or none that says that it was undone.
-    fn at_commit(error: sqlx::Error) -> Self {
-        if is_conflict(&error) {
-            Failed::Conflict(error)
-        } else {
-            Failed::Store(StoreError::Unknown(error.to_string()))
-        }
-    }
-}
-
-impl From<sqlx::Error> for Failed {
-    fn from(error: sqlx::Error) -> Self {
-        if is_conflict(&error) {
-            Failed::Conflict(error)
-        } else {
-            Failed::Store(StoreError::Unavailable(error.to_string()))
-        }
-    }
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Failed::Store(error)
     }
 }
 

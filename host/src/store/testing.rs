@@ -13,7 +13,7 @@ pub(crate) use super::loss::Loss;
 use super::readers::Reader;
 use super::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent,
-    PeekRequest, Store, StoreOptions,
+    Patience, PeekRequest, Store, StoreOptions,
 };
 use crate::env::{Env, ManualClock, SeededEntropy};
 use crate::model::event::Header;
@@ -43,6 +43,8 @@ pub(crate) struct Fixture {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) directory: TempDir,
     pub(super) options: StoreOptions,
+    /// How many runtimes there have been over this database. Each has chance and ids of its own.
+    runtimes: Arc<AtomicU64>,
     ids: AtomicU64,
 }
 
@@ -53,6 +55,14 @@ pub(crate) fn namespace() -> Namespace {
 pub(crate) fn pack() -> PackName {
     "github".parse().unwrap()
 }
+
+/// Longer than a host's: the machine may be at many tests. Nobody vanishes.
+const PATIENCE: Patience = Patience {
+    lock_wait: Duration::from_secs(5),
+    attempt: Duration::from_secs(60),
+    attempts: Duration::from_secs(120),
+    idle: None,
+};
 
 /// The options of a store in `directory`.
 pub(crate) fn options(directory: &TempDir) -> StoreOptions {
@@ -65,12 +75,18 @@ pub(crate) fn options(directory: &TempDir) -> StoreOptions {
         queue_bytes_max: 64 * 1024 * 1024,
         readers: 2,
         read_timeout: Duration::from_secs(30),
+        patience: PATIENCE,
     }
 }
 
 /// Time as `clock` says, and chance that is the same every time.
 pub(crate) fn env(clock: &Arc<ManualClock>) -> Env {
-    Env { clock: Arc::clone(clock) as _, entropy: Arc::new(SeededEntropy::new(1)) }
+    env_of(clock, 1)
+}
+
+/// As [`env`], for one of many runtimes: each has chance of its own.
+fn env_of(clock: &Arc<ManualClock>, runtime: u64) -> Env {
+    Env { clock: Arc::clone(clock) as _, entropy: Arc::new(SeededEntropy::new(runtime)) }
 }
 
 /// A success that emits these messages.
@@ -112,21 +128,39 @@ impl Fixture {
         adjust(&mut options);
         let store = Store::open(options.clone(), env.clone()).await.unwrap();
         store.ensure_namespaces(&[namespace()], env.now()).await.unwrap();
-        let fixture = Self { store, env, clock, directory, options, ids: AtomicU64::new(1) };
+        let (runtimes, ids) = (Arc::new(AtomicU64::new(1)), AtomicU64::new(1));
+        let fixture = Self { store, env, clock, directory, options, runtimes, ids };
         assert_eq!(fixture.install(1).await, Installed { number: GENERATION, new: true });
         fixture
     }
 
     /// Another runtime over the same database, whose clock is off by `skew_ms`.
     pub(crate) async fn beside(&self, skew_ms: i64) -> Self {
+        self.beside_with(skew_ms, |_| {}).await
+    }
+
+    /// As [`Fixture::beside`], with other options.
+    pub(crate) async fn beside_with(&self, skew_ms: i64, adjust: impl FnOnce(&mut StoreOptions)) -> Self {
         let directory = TempDir::new().unwrap();
-        let options = StoreOptions { data: directory.path().join("data"), ..self.options.clone() };
+        let mut options = StoreOptions { data: directory.path().join("data"), ..self.options.clone() };
+        adjust(&mut options);
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(self.now().as_millis() + skew_ms)));
-        let env = env(&clock);
+        let runtime = self.next_runtime();
+        let env = env_of(&clock, runtime);
         let store = Store::open(options.clone(), env.clone()).await.unwrap();
-        // Ids of its own.
-        let ids = AtomicU64::new((1 << 40) + skew_ms.unsigned_abs() * (1 << 20));
-        Self { store, env, clock, directory, options, ids }
+        let (runtimes, ids) = (Arc::clone(&self.runtimes), AtomicU64::new(runtime << 40));
+        Self { store, env, clock, directory, options, runtimes, ids }
+    }
+
+    /// The number of one more runtime over this database.
+    fn next_runtime(&self) -> u64 {
+        self.runtimes.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Opens the store again that was closed: as another process, by the same clock.
+    pub(crate) async fn open_again(&mut self) {
+        self.env = env_of(&self.clock, self.next_runtime());
+        self.store = Store::open(self.options.clone(), self.env.clone()).await.unwrap();
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -248,6 +282,7 @@ impl Fixture {
             ordering_key: None,
             idempotency_key: None,
             due_at,
+            due_after: None,
             expire_at: None,
             action: None,
         }
@@ -273,6 +308,28 @@ impl Fixture {
 }
 
 impl Store {
+    /// The counters say what the rows say, each of its scope and state.
+    pub(crate) async fn assert_counted(&self) {
+        assert_eq!(self.miscounts().await.unwrap(), []);
+    }
+
+    /// How many deliveries wait for the writer to take them.
+    pub(crate) fn waiting_deliveries(&self) -> usize {
+        self.writer.waiting_deliveries()
+    }
+
+    /// Waits until a transaction was begun after so many.
+    pub(crate) async fn is_at_work_since(&self, attempts: u64) {
+        while self.attempts_and_conflicts().0 == attempts {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// How many other requests wait for the writer to take them.
+    pub(crate) fn waiting_controls(&self) -> usize {
+        self.writer.waiting_controls()
+    }
+
     /// Takes all connections of the pool of readers, until the answer is dropped.
     pub(crate) async fn hold_readers(&self) -> HeldReaders {
         let mut readers = Vec::new();

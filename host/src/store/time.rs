@@ -26,10 +26,15 @@ impl Store {
 
     /// Looks at the database's clock. Refused by a store that does not keep time.
     pub async fn database_time(&self, clock: &dyn Clock) -> Result<DatabaseTime, StoreError> {
-        let mut reader = self.reader().await?;
-        let asked = clock.monotonic();
-        let now = link::database_now(&mut reader.connection(), self.lease_time).await?;
-        let answered = clock.monotonic();
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let asked = clock.monotonic();
+            let now = link::database_now(&mut reader.connection(), self.lease_time).await?;
+            let answered = clock.monotonic();
+            reader.is_answered();
+            Ok((asked, now, answered))
+        };
+        let (asked, now, answered) = self.bounded(read).await?;
         let now = now.ok_or_else(|| StoreError::Refused("this database does not keep time".to_owned()))?;
         Ok(DatabaseTime { now, asked, answered })
     }

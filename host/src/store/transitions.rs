@@ -14,6 +14,7 @@
 //! | `uncertain`; `scheduled`, `retry_wait` after an uncertain attempt | `retry_wait`, `published`, `dead` | what an operator found out |
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::actions::{self, HandedOff};
 use super::dialect::Lock;
@@ -50,7 +51,16 @@ pub(super) struct Cancel {
 #[derive(Debug, Clone)]
 pub(super) struct Reschedule {
     pub(super) id: MessageId,
-    pub(super) due_at: Timestamp,
+    pub(super) to: RescheduleTo,
+}
+
+/// Where a message is moved to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RescheduleTo {
+    /// This time.
+    At(Timestamp),
+    /// So long after it is moved; by the caller's clock that is `now`.
+    After { delay: Duration, now: Timestamp },
 }
 
 /// A wish to send dead messages again.
@@ -241,6 +251,11 @@ impl<'s> Book<'s> {
         Ok(Self { entries, shards, database_now: unit.terms.database_now })
     }
 
+    /// What is due and what has expired is decided by the database's time where runtimes share it; else by the caller's.
+    fn time(&self, now: Timestamp) -> Timestamp {
+        self.database_now.unwrap_or(now)
+    }
+
     pub(super) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
         let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| {
@@ -279,6 +294,7 @@ impl<'s> Book<'s> {
             };
             entry.moves(outcome.after.state());
             entry.uncertain_attempts += u32::from(outcome.uncertain);
+            entry.attempt -= u32::from(outcome.spared);
             entry.status = outcome.status;
             entry.error = outcome.error;
             match outcome.after {
@@ -330,15 +346,19 @@ impl<'s> Book<'s> {
     }
 
     pub(super) fn reschedule(&mut self, request: Reschedule) -> Result<Rescheduled, StoreError> {
+        let due_at = match request.to {
+            RescheduleTo::At(due_at) => due_at,
+            RescheduleTo::After { delay, now } => self.time(now) + delay,
+        };
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Rescheduled::NotFound) };
         if let Err(too_late) = message::in_time(entry.state, entry.uncertain_attempts) {
             return Ok(Rescheduled::TooLate(too_late));
         }
-        Ok(Rescheduled::Rescheduled { generation: entry.begins(request.due_at) })
+        Ok(Rescheduled::Rescheduled { generation: entry.begins(due_at) })
     }
 
     pub(super) fn redrive(&mut self, request: Redrive) -> Result<Vec<Redriven>, StoreError> {
-        let now = request.now;
+        let now = self.time(request.now);
         let redrive = |id: MessageId| {
             let Some(entry) = self.entries.get_mut(&id) else { return Redriven::NotFound };
             match (entry.state, entry.expire_at) {
@@ -351,6 +371,7 @@ impl<'s> Book<'s> {
     }
 
     pub(super) fn resolve(&mut self, request: Resolve) -> Result<Resolved, StoreError> {
+        let now = self.time(request.now);
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Resolved::NotFound) };
         if !message::is_unsettled(entry.state, entry.uncertain_attempts) {
             return Ok(Resolved::NotUncertain(entry.state));
@@ -366,10 +387,10 @@ impl<'s> Book<'s> {
         }
         (entry.state, entry.finished_at) = match request.resolution {
             Resolution::Retry => (MessageState::RetryWait, None),
-            Resolution::Published => (MessageState::Published, Some(request.now)),
-            Resolution::Dead => (MessageState::Dead, Some(request.now)),
+            Resolution::Published => (MessageState::Published, Some(now)),
+            Resolution::Dead => (MessageState::Dead, Some(now)),
         };
-        entry.eligible_at = request.now;
+        entry.eligible_at = now;
         entry.change = Change::Remade;
         Ok(Resolved::Resolved)
     }

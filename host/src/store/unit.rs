@@ -71,7 +71,7 @@ pub(super) static COUNT_WORK_ITEMS: Statement = Statement::insert(
     Conflict::Add("pack, work_type, generation, state, stripe", "count"),
 );
 
-static COUNT_MESSAGES: Statement =
+pub(super) static COUNT_MESSAGES: Statement =
     Statement::insert("message_counter (state, stripe, count)", 3, Conflict::Add("state, stripe", "count"));
 
 impl<'c> Unit<'c> {
@@ -137,11 +137,19 @@ impl<'c> Unit<'c> {
     }
 }
 
+/// Rows that were read in a transaction were others when it wrote them.
+#[derive(Debug, thiserror::Error)]
+#[error("{written} of {expected} rows were as they had just been read")]
+struct Overtaken {
+    written: u64,
+    expected: usize,
+}
+
 /// Makes sure that a statement changed every row that was to change. What decided that they would was read in the same
-/// transaction, so anything else means that somebody else writes to the database: nothing is committed then.
+/// transaction, so anything else means that somebody else writes to the database: nothing of that request is committed then.
 pub(super) fn all_written(written: u64, expected: usize) -> Result<(), sqlx::Error> {
     if usize::try_from(written) == Ok(expected) {
         return Ok(());
     }
-    Err(sqlx::Error::Protocol(format!("{written} of {expected} rows were as they had just been read")))
+    Err(sqlx::Error::AnyDriverError(Box::new(Overtaken { written, expected })))
 }

@@ -119,6 +119,7 @@ impl Writer {
             _directory: Arc::new(parts.directory),
             source,
             lease_time: options.lease_time,
+            patience: options.patience,
             shard_count: options.shards,
             stripe: i64::from(stripe),
             readers: parts.readers,
@@ -141,6 +142,18 @@ impl Writer {
             mpsc::error::TrySendError::Closed(_) => closed(),
         })?;
         answer.await.unwrap_or_else(|_| Err(unanswered()))
+    }
+
+    /// How many other requests are queued.
+    #[cfg(test)]
+    pub(super) fn waiting_controls(&self) -> usize {
+        self.control.max_capacity() - self.control.capacity()
+    }
+
+    /// How many deliveries are queued.
+    #[cfg(test)]
+    pub(super) fn waiting_deliveries(&self) -> usize {
+        self.deliveries.max_capacity() - self.deliveries.capacity()
     }
 
     /// Queues anything else, and waits for its answer.

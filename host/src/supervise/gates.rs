@@ -13,6 +13,9 @@ use super::{PROBE_TIMEOUT, Supervisor};
 use crate::model::names::PackName;
 use crate::store::{CoverageWatch, Gap};
 
+/// Looks over the Events in one turn; what each found is kept, whatever becomes of the next.
+const COVERAGE_LOOKS: usize = 5;
+
 /// What is known of the store.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
@@ -80,11 +83,23 @@ impl Supervisor {
             Ok(Err(error)) => tracing::debug!(%error, "whether claims can be made is not known"),
             Err(_) => tracing::debug!("whether claims can be made was not answered in time"),
         }
-        let watch = self.state().gates.coverage.clone();
-        match timeout(PROBE_TIMEOUT, store.confirm_coverage(&watch)).await {
-            Ok(Ok(watch)) => self.state().gates.coverage = watch,
-            Ok(Err(error)) => tracing::debug!(%error, "whether events lack their work items is not known"),
-            Err(_) => tracing::debug!("whether events lack their work items was not answered in time"),
+        for _ in 0..COVERAGE_LOOKS {
+            let watch = self.state().gates.coverage.clone();
+            match timeout(PROBE_TIMEOUT, store.confirm_coverage(&watch)).await {
+                Ok(Ok(watch)) => self.state().gates.coverage = watch,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "whether events lack their work items is not known");
+                    break;
+                }
+                Err(_) => {
+                    tracing::debug!("whether events lack their work items was not answered in time");
+                    self.state().gates.coverage.look_less_far();
+                    break;
+                }
+            }
+            if self.state().gates.coverage.is_complete() {
+                break;
+            }
         }
         self.obey_gates();
         if self.state().gates.looks_on() {

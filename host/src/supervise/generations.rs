@@ -38,7 +38,9 @@ impl From<LoadError> for NotLoaded {
 impl From<StoreError> for NotLoaded {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unusable(reason) | StoreError::Refused(reason) => NotLoaded::Refused(reason),
+            StoreError::Unusable(reason) | StoreError::Refused(reason) | StoreError::Unstorable(reason) => {
+                NotLoaded::Refused(reason)
+            }
             error => NotLoaded::Store(error),
         }
     }

@@ -149,17 +149,17 @@ impl Supervisor {
 
     /// Goes back to the generation that was active before: the newest older one that ever was, or the given one.
     pub async fn rollback(&self, pack: &PackName, to: Option<GenerationNumber>) -> Result<Switch, RolloutError> {
-        let generations = self.shared.parts.store.list_generations(Some(pack)).await?;
+        let generations = self.shared.parts.store.generations(pack).await?;
         if generations.is_empty() {
             return Err(RolloutError::NotFound(format!("pack `{pack}`")));
         }
-        let active = generations.iter().map(|status| &status.generation).find(|generation| generation.active);
+        let active = generations.iter().find(|generation| generation.active);
         let Some(active) = active.map(|generation| generation.number) else {
             return Err(RolloutError::Conflict(format!(
                 "no generation of pack `{pack}` is active: `forebay pack activate {pack}@N` makes one so"
             )));
         };
-        let older = generations.iter().map(|status| &status.generation);
+        let older = generations.iter();
         let older = older.filter(|generation| generation.number < active && generation.activated_at.is_some());
         let target = to.or_else(|| older.map(|generation| generation.number).max()).ok_or_else(|| {
             RolloutError::Conflict(format!(

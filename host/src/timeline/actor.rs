@@ -172,6 +172,10 @@ impl Actor {
         let pause = self.after_panic.delay_after(panics, &number.to_be_bytes());
         let at = shard.env.now() + pause.unwrap_or_default();
         self.tell(&reason, if pause.is_some() { AfterTrouble::OpenedAt(at) } else { AfterTrouble::Down });
+        if let Some(lease) = shard.remains.lease() {
+            // What has no place in flight yet is not waited for.
+            shard.publisher.give_back(lease);
+        }
         // Not even a stop goes on before that: whoever waits for it believes the index closed.
         shard.remains.cleared_away().await;
         let Some(pause) = pause else { return self.give_up(reason, signals).await };

@@ -14,13 +14,14 @@ use super::keys::{ClaimKey, LaneNumber};
 use super::schedule::{self, Schedule};
 use super::values::Entry;
 use crate::lanes::{Charge, Permit, Turn, Verdict, message_cost};
-use crate::model::destination_lane::Gate;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, Settled, Settlement};
 
 /// The longest that a destination's wish holds its lane.
 const LANE_BACKOFF_MAX: Duration = Duration::from_secs(3_600);
+/// How long a destination that says that it is gone is left alone by itself: longer than it takes to read its gate.
+const GONE_PAUSE: Duration = Duration::from_secs(5);
 
 /// One claim.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ enum Ended {
     Gone,
     /// It stands in its line again.
     BackAt(Timestamp),
+    /// It only waits for its expiry.
+    Late,
     /// Nobody knows what became of it, and an operator is asked.
     Unsettled,
 }
@@ -102,6 +105,8 @@ pub(super) struct Settlements {
     pub fenced: bool,
     /// The store could not admit for the moment.
     pub refused: bool,
+    /// Somebody is to be asked what became of a message that had moved.
+    pub moved: bool,
 }
 
 impl Claims {
@@ -148,8 +153,8 @@ impl Claims {
         let mut step = index.begin();
         for (epoch, key) in in_flight {
             match step.entry(key.id)? {
-                Some(entry) if entry.generation == key.generation => {
-                    schedule.lane(entry.lane).inherit();
+                Some(entry) if entry.claim_key() == key => {
+                    schedule.inherit(entry.lane);
                     step.touch(entry.lane);
                     let claim = Claim { entry, epoch, superseded: false, since: entry.eligible_at, permit: None };
                     self.claims.insert(key, claim);
@@ -162,22 +167,41 @@ impl Claims {
         step.commit()
     }
 
-    /// Applies a row of the feed. A generation that waits anew is a new one, but for rows that were applied before.
-    pub(super) fn apply(&mut self, step: &mut Step<'_>, row: &MessageEntry, lane: LaneNumber) -> Result<(), Broken> {
+    /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one, but for
+    /// rows that were applied before.
+    pub(super) fn apply(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        row: &MessageEntry,
+        lane: Option<LaneNumber>,
+    ) -> Result<(), Broken> {
         if let Some(known) = step.entry(row.id)? {
-            let claim = self.claims.get_mut(&known.claim_key());
+            let key = known.claim_key();
+            let claim = self.claims.get_mut(&key);
             if known.seq > row.seq || (known.seq == row.seq && claim.is_some()) {
                 return Ok(());
             }
             match claim {
-                Some(claim) => {
+                Some(claim) if claim.permit.is_some() => {
                     claim.superseded = true;
                     step.forget(row.id);
+                }
+                // It is with nobody, and what is asked about its row has been answered by this one.
+                Some(claim) => {
+                    let epoch = claim.epoch;
+                    self.claims.remove(&key);
+                    self.unresolved -= 1;
+                    schedule.conclude(known.lane);
+                    step.end(epoch, &known);
+                    step.touch(known.lane);
                 }
                 None => step.withdraw(&known)?,
             }
         }
-        if let Some(entry) = Entry::standing(row, lane, &step.lane(lane).name) {
+        if let Some(lane) = lane
+            && let Some(entry) = Entry::standing(row, lane, &step.lane(lane).name)
+        {
             step.schedule(&entry);
         }
         Ok(())
@@ -231,8 +255,8 @@ impl Claims {
             };
             line.advance();
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
-            if !is_late && schedule.lane(number).held(now.earliest).is_some() {
-                schedule.deactivate(number);
+            if !is_late && schedule.held(number, now.earliest).is_some() {
+                schedule.hold_back(number, now.earliest);
                 break;
             }
             // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
@@ -245,7 +269,7 @@ impl Claims {
                 step.set_aside(&head)?;
                 continue;
             }
-            let Ok(permit) = schedule.lane(number).claim(head.bytes, now.earliest) else {
+            let Ok(permit) = schedule.claim(number, head.bytes, now.earliest) else {
                 // It would be too large beside what is in flight.
                 schedule.deactivate(number);
                 break;
@@ -264,7 +288,7 @@ impl Claims {
         let mut messages = Vec::with_capacity(picked.len());
         for Picked { message, claim, .. } in picked {
             let before = self.claims.insert(claim.entry.claim_key(), claim);
-            assert!(before.is_none(), "a generation is claimed by one claim at a time");
+            assert!(before.is_none(), "a message is claimed once as it stands");
             messages.push(message);
         }
         messages
@@ -279,29 +303,35 @@ impl Claims {
         now: Timestamp,
     ) -> Settlements {
         let mut sum = Settlements::default();
-        for Settlement { id, generation, result } in settlements {
-            let key = ClaimKey { id: *id, generation: *generation };
+        for Settlement { id, generation, seq, result } in settlements {
+            let key = ClaimKey { id: *id, generation: *generation, seq: *seq };
             let Some(claim) = self.claims.get_mut(&key) else {
                 tracing::error!(message = %id, "a claim settled twice");
                 continue;
             };
             let Claim { entry, epoch, superseded, .. } = *claim;
             if let Some(permit) = claim.permit.take() {
-                schedule.lane(entry.lane).settle(permit, verdict(result), now);
+                schedule.settle(entry.lane, permit, verdict(result), now);
             }
             step.touch(entry.lane);
             let ended = match result {
-                Settled::Unrecorded => {
+                // Its row has moved on, which is what it would be asked about.
+                Settled::Unrecorded | Settled::Moved if superseded => Ended::Gone,
+                // Whatever it moved to, it is not with the publisher. Mostly the feed is about to tell; but it may also stand as
+                // `publishing`, by an admission whose answer was lost and that was committed after all.
+                Settled::Unrecorded | Settled::Moved => {
+                    sum.moved |= *result == Settled::Moved;
                     self.unresolved += 1;
                     continue;
                 }
-                Settled::Outcome { after, lane_until, destination_gone, .. } => {
-                    if *destination_gone {
-                        // Until the gates are read again, which say so too.
-                        schedule.lane(entry.lane).set_gate(Gate::Paused);
+                Settled::Outcome { after, lane_until, gone, .. } => {
+                    if *gone {
+                        // Its gate is what the store says of it, and nothing else. If it could not be set, the next message
+                        // finds out again.
+                        schedule.back_off(entry.lane, now + GONE_PAUSE);
                     }
                     if let Some(until) = lane_until {
-                        schedule.lane(entry.lane).back_off((*until).min(now + LANE_BACKOFF_MAX));
+                        schedule.back_off(entry.lane, (*until).min(now + LANE_BACKOFF_MAX));
                     }
                     Ended::from(*after)
                 }
@@ -310,10 +340,10 @@ impl Claims {
                     sum.fenced |= *result == Settled::Fenced;
                     Ended::BackAt(entry.eligible_at)
                 }
-                Settled::Moved => Ended::Gone,
+                Settled::TooLate => Ended::Late,
             };
             self.claims.remove(&key);
-            schedule.lane(entry.lane).conclude();
+            schedule.conclude(entry.lane);
             conclude(step, &entry, epoch, superseded, ended);
         }
         sum
@@ -354,7 +384,7 @@ impl Claims {
             };
             self.claims.remove(key);
             self.unresolved -= 1;
-            schedule.lane(entry.lane).conclude();
+            schedule.conclude(entry.lane);
             step.touch(entry.lane);
             conclude(step, &entry, epoch, superseded, ended);
         }
@@ -364,19 +394,23 @@ impl Claims {
 /// Takes a claim out of the index.
 fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
     match ended {
-        Ended::Gone | Ended::BackAt(_) | Ended::Unsettled if superseded => step.forget_claim(epoch, entry.claim_key()),
+        Ended::Gone | Ended::BackAt(_) | Ended::Late | Ended::Unsettled if superseded => {
+            step.forget_claim(epoch, entry.claim_key())
+        }
         // In an ordered lane it holds those behind it.
         Ended::Unsettled if entry.order.is_some() => step.put_back(epoch, &entry.unsettled(), Timestamp::MAX),
         Ended::Gone | Ended::Unsettled => step.end(epoch, entry),
         Ended::BackAt(at) => step.put_back(epoch, entry, at),
+        Ended::Late => step.put_aside(epoch, entry),
     }
 }
 
 fn verdict(result: &Settled) -> Verdict {
     match result {
-        Settled::Outcome { destination_failed: true, .. } => Verdict::Failed,
-        Settled::Outcome { destination_failed: false, .. } => Verdict::Healthy,
-        Settled::Moved | Settled::Fenced | Settled::NotAdmitted | Settled::Unrecorded => Verdict::NotCalled,
+        Settled::Outcome { destination, .. } => *destination,
+        Settled::Moved | Settled::Fenced | Settled::TooLate | Settled::NotAdmitted | Settled::Unrecorded => {
+            Verdict::NotCalled
+        }
     }
 }
 
@@ -385,6 +419,7 @@ fn claimed_message(step: &Step<'_>, entry: &Entry) -> ClaimedMessage {
     ClaimedMessage {
         id: entry.id,
         generation: entry.generation,
+        seq: entry.seq,
         namespace: name.namespace.clone(),
         destination: name.destination.clone(),
         bytes: entry.bytes,

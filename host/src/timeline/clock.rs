@@ -76,6 +76,8 @@ pub(super) struct TrustedClock {
     source: TimeSource,
     width_max: Duration,
     anchor: Option<Anchor>,
+    /// What it was told by when it was last trusted.
+    trusted: Option<Sample>,
 }
 
 /// What time is told by.
@@ -116,7 +118,7 @@ pub(super) async fn watch_database(
 impl TrustedClock {
     /// A clock that is gated while its interval is wider than `width_max`.
     pub(super) fn new(source: TimeSource, width_max: Duration) -> Self {
-        Self { source, width_max, anchor: None }
+        Self { source, width_max, anchor: None, trusted: None }
     }
 
     /// The present, from a fresh look if there is one or the last one is old enough.
@@ -129,7 +131,28 @@ impl TrustedClock {
         if let Some(sample) = sample {
             self.observe(sample);
         }
-        self.interval(clock.monotonic())
+        let interval = self.interval(clock.monotonic());
+        if interval.is_ok() {
+            self.trusted = self.anchor.map(|anchor| anchor.sample);
+        }
+        interval
+    }
+
+    /// The earliest that it can be by what was last trusted, carried forward by the monotonic clock; before anything was, by
+    /// what was seen first. For what must be told while the clock is gated: never by another clock.
+    pub(super) fn reckoned(&mut self, clock: &dyn Clock) -> Timestamp {
+        match self.read(clock) {
+            Ok(interval) => interval.earliest,
+            Err(_) => {
+                let sample = self.trusted.or(self.anchor.map(|anchor| anchor.sample));
+                sample.map_or(Timestamp::from_millis(0), |sample| sample.after(clock.monotonic()).earliest)
+            }
+        }
+    }
+
+    /// Whether it was trusted at its last look, and still may be.
+    pub(super) fn is_trusted(&self, monotonic: Duration) -> bool {
+        self.interval(monotonic).is_ok()
     }
 
     /// Whether the system's clock is to be looked at.

@@ -127,8 +127,10 @@ impl Lane {
 
 /// Every lane that the shard has met. Their number is that of namespaces times destinations times ordering domains, of which
 /// there are no more than [`EXACT_LANES_MAX`] of one key each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lanes {
+    /// How many lanes there are after which a further key shares one.
+    exact_max: usize,
     lanes: Vec<Lane>,
     numbers: HashMap<LaneName, LaneNumber>,
     /// Numbers of keys that nobody needs, by what the next one must have in common with them.
@@ -136,6 +138,10 @@ struct Lanes {
 }
 
 impl Lanes {
+    fn new() -> Self {
+        Self { exact_max: EXACT_LANES_MAX, lanes: Vec::new(), numbers: HashMap::new(), vacant: HashMap::new() }
+    }
+
     fn at(&mut self, number: LaneNumber) -> &mut Lane {
         &mut self.lanes[number.0 as usize]
     }
@@ -241,8 +247,7 @@ impl Index {
     }
 
     fn load(database: Arc<Database>, state: ShardState) -> Result<Self, Broken> {
-        let mut index =
-            Self { database, state, lanes: Lanes::default(), expiry_start: Timestamp::from_millis(i64::MIN) };
+        let mut index = Self { database, state, lanes: Lanes::new(), expiry_start: Timestamp::from_millis(i64::MIN) };
         let mut scan = index.database.scan(Family::Meta, &keys::lane_start(), keys::lane_end());
         while let Some((number, StoredLane { name, pending, is_vacant })) =
             scan.peek(|key, value| Some((keys::read_lane(key)?, read_lane(value)?)))?

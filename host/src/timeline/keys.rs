@@ -7,7 +7,8 @@
 //! | timeline | READY `eligible_at, lane`                      | nothing                                     |
 //! | timeline | EXPIRY `expire_at, message`                    | nothing                                     |
 //! | id       | ENTRY `message`                                | where the message stands in the other lines |
-//! | inflight | IN_FLIGHT `owner epoch, message, generation`   | nothing                                     |
+//! | inflight | IN_FLIGHT `owner epoch, message, generation,   | nothing                                     |
+//! |          | seq`                                           |                                             |
 //! | meta     | STATE                                          | shard, owner epoch, applied sequence number |
 //! | meta     | LANE `lane`                                    | the lane's name, how many wait              |
 
@@ -16,7 +17,7 @@ use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 
 /// The version of all keys and values together. An index of another version is rebuilt.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 const DUE: u8 = 1;
 const READY: u8 = 2;
@@ -72,11 +73,14 @@ impl Position {
         Position { at: Timestamp::from_millis(i64::MIN), order: 0, id: MessageId::from_bytes([0; 16]) };
 }
 
-/// A claim: a message is claimed at most once a generation.
+/// A claim: a message is claimed at most once as it stands. A command makes it stand anew, also one that leaves its generation
+/// as it is, and may do so while an earlier claim of it has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClaimKey {
     pub id: MessageId,
     pub generation: u32,
+    /// That of the row that it stood by.
+    pub seq: u64,
 }
 
 pub(super) fn due(lane: LaneNumber, position: Position) -> Vec<u8> {
@@ -150,7 +154,8 @@ pub(super) fn entry(id: MessageId) -> Vec<u8> {
 }
 
 pub(super) fn in_flight(epoch: u64, claim: ClaimKey) -> Vec<u8> {
-    key(IN_FLIGHT, &[&epoch.to_be_bytes(), claim.id.as_bytes(), &claim.generation.to_be_bytes()])
+    let (generation, seq) = (claim.generation.to_be_bytes(), claim.seq.to_be_bytes());
+    key(IN_FLIGHT, &[&epoch.to_be_bytes(), claim.id.as_bytes(), &generation, &seq])
 }
 
 pub(super) fn in_flight_start() -> Vec<u8> {
@@ -164,7 +169,8 @@ pub(super) fn in_flight_end() -> Vec<u8> {
 pub(super) fn read_in_flight(key: &[u8]) -> Option<(u64, ClaimKey)> {
     let mut fields = fields_of(IN_FLIGHT, key)?;
     let epoch = fields.u64()?;
-    let claim = ClaimKey { id: MessageId::from_bytes(fields.bytes()?), generation: fields.u32()? };
+    let id = MessageId::from_bytes(fields.bytes()?);
+    let claim = ClaimKey { id, generation: fields.u32()?, seq: fields.u64()? };
     fields.end()?;
     Some((epoch, claim))
 }

@@ -254,13 +254,10 @@ impl Timeline {
         terms_of(&self.destinations, destination).is_some()
     }
 
-    /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out.
+    /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out; they are asked at once.
     pub async fn look(&self) -> Vec<(ShardView, Vec<LaneView>)> {
-        let mut views = Vec::new();
-        for shard in self.shards.iter() {
-            views.extend(shard.ask(Inquiry::Look).await);
-        }
-        views
+        let asked = self.shards.iter().map(|shard| shard.ask(Inquiry::Look));
+        futures_util::future::join_all(asked).await.into_iter().flatten().collect()
     }
 
     /// Why a message that waits in a shard of this runtime is not admitted, were it due. `None` if the shard is not its own.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::clock::Interval;
 use crate::model::destination::{Destinations, terms_of};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, Outcome, UncertainPolicy, after_attempt};
 use crate::model::retry::RetryPolicy;
@@ -19,21 +20,22 @@ pub(super) const ROWS_MAX: u32 = 256;
 const NO_RETRY: RetryPolicy = RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 };
 
 /// Records what becomes of the messages among `rows` that stand in `publishing` with nobody behind them, and gives all
-/// rows as they are now; one whose outcome did not count is left as it was.
+/// rows as they are now; one whose outcome did not count is left as it was. `now` is trusted: a message that a wrong clock would
+/// end as expired may have been published.
 pub(super) async fn conclude(
     store: &Store,
     lease: ShardLease,
     destinations: &Destinations,
     mut rows: Vec<MessageEntry>,
-    now: Timestamp,
+    now: Interval,
 ) -> Result<Vec<MessageEntry>, StoreError> {
     let uncertain: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].state == MessageState::Publishing).collect();
     if uncertain.is_empty() {
         return Ok(rows);
     }
-    let outcomes: Vec<_> = uncertain.iter().map(|at| outcome(&rows[*at], destinations, now)).collect();
+    let outcomes: Vec<_> = uncertain.iter().map(|at| outcome(&rows[*at], destinations, now.latest)).collect();
     let afters: Vec<_> = outcomes.iter().map(|outcome| outcome.after).collect();
-    let counted = store.record_outcomes(lease, outcomes, now).await?;
+    let counted = store.record_outcomes(lease, outcomes, now.latest).await?;
     for ((at, after), counted) in uncertain.into_iter().zip(afters).zip(counted) {
         if counted {
             rows[at].state = after.state();
@@ -56,5 +58,5 @@ fn outcome(row: &MessageEntry, destinations: &Destinations, now: Timestamp) -> O
     let after = after_attempt(row.id, attempt, row.expire_at, &outcome, &retry, policy, now);
     let error = Some("the host ended during this attempt, or could not record what came of it".to_owned());
     let (id, generation, attempt) = (row.id, row.generation, row.attempt);
-    OutcomeRecord { id, generation, attempt, after, uncertain, status: None, error }
+    OutcomeRecord { id, generation, attempt, after, uncertain, spared: false, status: None, error }
 }

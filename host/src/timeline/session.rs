@@ -10,8 +10,10 @@
 //! - The index is written before the publisher is given what was claimed, and after SQL has what became of it.
 
 mod checkpointing;
+mod draining;
 mod pressing;
 mod reconcile;
+mod time;
 mod view;
 mod work;
 
@@ -29,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use self::pressing::Pressing;
 use super::actor::Remains;
 use super::claims::Claims;
-use super::clock::{Gated, TimeSource, TrustedClock};
+use super::clock::{Gated, Interval, TimeSource, TrustedClock};
 use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
@@ -41,8 +43,8 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::{Held, Supply, WorkBudget, WorkPlan, WorkRound};
-use crate::model::destination::Destinations;
+use crate::lanes::{Held, Supply, WorkClass, WorkPlan, WorkRound};
+use crate::model::destination::{DESTINATION_PART, Destinations};
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
@@ -148,6 +150,8 @@ impl RestoredFrom {
 pub(super) struct Session {
     parts: Parts,
     holding: watch::Receiver<Holding>,
+    /// What it claims under; none before the index is its own.
+    lease: Option<ShardLease>,
     index: Index,
     restored: RestoredFrom,
     /// Rows of the store that were read until it had caught up.
@@ -164,8 +168,6 @@ pub(super) struct Session {
     settled: mpsc::Receiver<Settlement>,
     settle: mpsc::Sender<Settlement>,
     work: WorkRound,
-    /// What waits and what is in flight, by class.
-    budget: WorkBudget,
     pressing: Pressing,
     /// The lane that is looked at next for whether somebody needs it, and when that is.
     vacate_at: LaneNumber,
@@ -223,7 +225,8 @@ impl Session {
         parts.remains.settling(&settle);
         let mut session = Self {
             holding,
-            schedule: Schedule::new(Arc::clone(&parts.weights)),
+            lease: None,
+            schedule: Schedule::new(Arc::clone(&parts.weights), parts.claimed_max / DESTINATION_PART),
             claims: Claims::new(parts.claimed_max),
             clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
@@ -234,7 +237,6 @@ impl Session {
             settled,
             settle,
             work: WorkRound::new(parts.work),
-            budget: WorkBudget::new(parts.work),
             pressing: Pressing::default(),
             vacate_at: LaneNumber(0),
             vacate_from: Duration::ZERO,
@@ -266,6 +268,7 @@ impl Session {
 
     /// From here on the index is its own.
     pub(super) fn own(&mut self, lease: ShardLease) -> Result<(), Broken> {
+        self.lease = Some(lease);
         self.index.own(lease.epoch)
     }
 
@@ -278,13 +281,15 @@ impl Session {
             let Some(last) = rows.last() else { break };
             after = Some(last.id);
             tracing::info!(shard = lease.shard.0, messages = rows.len(), "attempts were left without an outcome");
+            let now = self.trusted_time().await?;
             let (store, destinations) = (&self.parts.store, &self.parts.destinations);
-            let rows = recovery::conclude(store, lease, destinations, rows, self.parts.env.now()).await;
+            let rows = recovery::conclude(store, lease, destinations, rows, now).await;
             self.apply(&rows.map_err(End::Store)?, None)?;
         }
         while self.claims.unresolved() > 0 {
             let before = self.claims.unresolved();
-            self.resolve(lease).await?;
+            let now = self.trusted_time().await?;
+            self.resolve(lease, now).await?;
             if self.claims.unresolved() == before {
                 break;
             }
@@ -317,8 +322,9 @@ impl Session {
         let relied_on = self.parts.env.clock.monotonic() < until;
         self.measure()?;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
-        // What an operator has paused is known before anything is claimed.
-        let now = time.ok().filter(|_| relied_on && self.gates_known);
+        // What an operator has paused, and all that the store says of messages, is known before anything is claimed: what comes
+        // later in the feed may stand before what came earlier.
+        let now = time.ok().filter(|_| relied_on && self.gates_known && self.caught_up);
         let next = match (self.next_class(now.is_some()), time) {
             (Some(class), _) => {
                 self.turn(class, lease, now).await?;
@@ -352,6 +358,10 @@ impl Session {
         let sum = self.claims.settle(&mut step, &mut self.schedule, &settlements, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
+        if sum.moved {
+            // Mostly it was cancelled, and those behind it in its lane need not wait.
+            self.resolve_from = Duration::ZERO;
+        }
         if sum.refused {
             self.refused_until = self.parts.env.clock.monotonic() + self.refused_pause;
             self.refused_pause = (self.refused_pause * 2).min(REFUSED_PAUSE_MAX);
@@ -390,8 +400,8 @@ impl Session {
         let now = self.now();
         let mut step = self.index.begin();
         for row in rows {
-            let number = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
-            self.claims.apply(&mut step, row, number)?;
+            let lane = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
+            self.claims.apply(&mut step, &mut self.schedule, row, lane)?;
         }
         if let Some(through) = through {
             step.applied(through);
@@ -401,16 +411,15 @@ impl Session {
     }
 
     /// Ends claims that are with nobody.
-    async fn resolve(&mut self, lease: ShardLease) -> Result<(), End> {
+    async fn resolve(&mut self, lease: ShardLease, now: Interval) -> Result<(), End> {
         let keys = self.claims.unresolved_ids(recovery::ROWS_MAX as usize);
         let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
         let (store, destinations) = (&self.parts.store, &self.parts.destinations);
-        let now = self.parts.env.now();
         let concluded = async {
             let rows = store.message_entries(&ids).await?;
             recovery::conclude(store, lease, destinations, rows, now).await
         };
-        let rows = work::in_time(concluded).await;
+        let rows = work::in_time(self.parts.work.share(WorkClass::OutcomeAndControl).turn_time, concluded).await;
         let rows = match rows {
             Ok(rows) => rows,
             Err(error) => {
@@ -437,12 +446,6 @@ impl Session {
         step.commit()
     }
 
-    /// The time by which lanes are judged: trusted if there is any. Nothing is published by it.
-    fn now(&mut self) -> Timestamp {
-        let time = self.clock.read(&*self.parts.env.clock);
-        time.map_or_else(|_| self.parts.env.now(), |interval| interval.earliest)
-    }
-
     async fn wait(&mut self, next: Next, stop: &CancellationToken) {
         let Next::Wait(pause) = next else {
             // Somebody else on this thread's runtime may have something for us.
@@ -462,36 +465,5 @@ impl Session {
             () = env::sleep(pause) => {}
         }
         self.look_again();
-    }
-
-    /// Waits for what is in flight, so that the next owner has nothing to guess about.
-    async fn drain(mut self, mut end: End) -> End {
-        let is_over = env::sleep(DRAIN_MAX);
-        tokio::pin!(is_over);
-        let mut left = self.claims.with_publisher();
-        while left > 0 {
-            let received = tokio::select! {
-                received = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => received,
-                () = &mut is_over => break,
-            };
-            left = left.saturating_sub(received);
-            if matches!(end, End::Broken(_)) {
-                self.settlements.clear();
-            } else if let Err(End::Broken(broken)) = self.take_settlements() {
-                end = End::Broken(broken);
-            } else {
-                left = self.claims.with_publisher();
-            }
-        }
-        if left > 0 {
-            tracing::warn!(messages = left, "a shard ends before all of its messages have settled");
-        }
-        self.checkpointing.end().await;
-        if matches!(end, End::Stopped)
-            && let Err(error) = self.index.flush()
-        {
-            tracing::warn!(%error, "a shard's index cannot be flushed; it will be read from its log");
-        }
-        end
     }
 }

@@ -133,7 +133,8 @@ impl Shard {
             }
             End::Store(error) => tracing::warn!(shard = self.id.0, %error, "a shard cannot be restored now"),
             End::Broken(error) => {
-                signals.rebuilt(if error.is_torn() { Unusable::Torn } else { Unusable::Broken });
+                // Counted when it is built again: by what broke, and not as one that is merely missing.
+                signals.broke(if error.is_torn() { Unusable::Torn } else { Unusable::Broken });
                 tracing::error!(shard = self.id.0, %error, "a shard's index is broken and is built again");
             }
         }

@@ -11,9 +11,10 @@ use metrics::{
 use super::claims::Picked;
 use super::figures::IndexFigures;
 use super::index::{Lane, Unusable};
+use super::keys::LaneNumber;
 use super::schedule::Schedule;
 use super::session::RestoredFrom;
-use crate::lanes::{Circuit, Held, RESOURCES, Resource, Supply};
+use crate::lanes::{Circuit, Held, RESOURCES, Resource, Supply, WorkClass};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
@@ -41,6 +42,7 @@ const CHECKPOINT_UPLOADED: &str = "forebay_timeline_checkpoint_uploaded_bytes_to
 const CHECKPOINTS_REFUSED: &str = "forebay_timeline_checkpoints_refused_total";
 const QUARANTINED: &str = "forebay_timeline_quarantined_total";
 const WITHDRAWALS: &str = "forebay_timeline_withdrawals_total";
+const OVERRUNS: &str = "forebay_timeline_turn_overruns_total";
 const PRESSURE: &str = "forebay_timeline_pressure";
 const LEVEL0_FILES: &str = "forebay_timeline_index_level0_files";
 const MEMTABLES: &str = "forebay_timeline_index_memtables";
@@ -78,6 +80,7 @@ pub fn describe() {
     describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
     describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
     describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
+    describe_counter!(OVERRUNS, "Turns of a shard's work classes that took longer than their class is given, by class");
     describe_gauge!(PRESSURE, "How hard a resource presses on what a shard sends: 0 not, 1 tight, 2 exhausted");
     describe_gauge!(LEVEL0_FILES, "Files of an index that wait to be sorted in, of the column family that has most");
     describe_gauge!(MEMTABLES, "Write buffers of an index that wait to be flushed, of the column family that has most");
@@ -112,6 +115,8 @@ pub(super) struct Signals {
     pending_compaction: Gauge,
     writes_stalled: Gauge,
     expired: Counter,
+    /// Why the index that is built next has to be.
+    broken: Mutex<Option<Unusable>>,
 }
 
 impl Signals {
@@ -137,6 +142,7 @@ impl Signals {
             pending_compaction: gauge!(PENDING_COMPACTION, "shard" => name()),
             writes_stalled: gauge!(WRITES_STALLED, "shard" => name()),
             expired: counter!(EXPIRED),
+            broken: Mutex::default(),
         }
     }
 
@@ -163,6 +169,11 @@ impl Signals {
         self.expired.increment(messages);
     }
 
+    /// A turn took longer than its class is given.
+    pub(super) fn overran(&self, class: WorkClass) {
+        counter!(OVERRUNS, "shard" => self.shard.clone(), "class" => class.as_str()).increment(1);
+    }
+
     /// Whether the clock is gated.
     pub(super) fn clock_gated(&self, gated: bool) {
         self.clock_gated.set(f64::from(u8::from(gated)));
@@ -170,7 +181,14 @@ impl Signals {
 
     /// An index that was of use is built again.
     pub(super) fn rebuilt(&self, reason: Unusable) {
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reason = if reason == Unusable::Missing { broken.unwrap_or(reason) } else { reason };
         counter!(REBUILDS, "shard" => self.shard.clone(), "reason" => reason.as_str()).increment(1);
+    }
+
+    /// The index that was in use broke, and is had anew at the next opening.
+    pub(super) fn broke(&self, reason: Unusable) {
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
     /// An ownership of the shard, or its actor, ended.
@@ -234,12 +252,16 @@ impl Signals {
         let mut named: BTreeMap<(&str, &str), (u64, u32)> = BTreeMap::new();
         let mut reasons: BTreeMap<Held, u32> = Held::ALL.into_iter().map(|reason| (reason, 0)).collect();
         let mut circuits: BTreeMap<&str, u32> = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
-        for (lane, destination) in lanes.iter().zip(schedule.lanes()).filter(|(lane, _)| !lane.is_vacant) {
-            *circuits.entry(destination.circuit().as_str()).or_default() += 1;
+        for ((number, lane), destination) in (0..).map(LaneNumber).zip(lanes).zip(schedule.lanes()) {
+            if lane.is_vacant {
+                continue;
+            }
+            *circuits.entry(schedule.circuit(number).as_str()).or_default() += 1;
             // Whoever stands behind such a head may be due for long.
             let behind = (lane.waits_for_its_head() && lane.pending > 1).then_some(Held::OrderingHead);
             if behind.is_some() || lane.eligible_from().is_some_and(|from| from <= now) {
-                let reason = [destination.held(now), behind, held, Some(Held::Fairness)].into_iter().flatten().min();
+                let reason =
+                    [schedule.held(number, now), behind, held, Some(Held::Fairness)].into_iter().flatten().min();
                 *reasons.entry(reason.unwrap_or(Held::Fairness)).or_default() += 1;
             }
             let mut name = (lane.name.namespace.as_str(), lane.name.destination.as_str());

@@ -36,6 +36,20 @@ pub(super) enum Place {
     Expiring,
 }
 
+/// Whether a message in this state stands in the line of its lane.
+pub(super) fn stands(state: MessageState, in_order: bool) -> bool {
+    match state {
+        MessageState::Scheduled | MessageState::RetryWait => true,
+        // In an ordered lane it holds those behind it, until the feed tells how it ended.
+        MessageState::Publishing | MessageState::Uncertain => in_order,
+        MessageState::Published
+        | MessageState::Cancelled
+        | MessageState::Expired
+        | MessageState::Dead
+        | MessageState::HandedOff => false,
+    }
+}
+
 impl Entry {
     /// The entry of a message that stands in `lane`'s line, whose name is `name`.
     pub(super) fn of(message: &MessageEntry, lane: LaneNumber, name: &LaneName) -> Self {
@@ -56,14 +70,9 @@ impl Entry {
     pub(super) fn standing(message: &MessageEntry, lane: LaneNumber, name: &LaneName) -> Option<Self> {
         let entry = Self::of(message, lane, name);
         match message.state {
-            MessageState::Scheduled | MessageState::RetryWait => Some(entry),
-            // In an ordered lane it holds those behind it, until the feed tells how it ended.
-            MessageState::Publishing | MessageState::Uncertain => entry.order.is_some().then(|| entry.unsettled()),
-            MessageState::Published
-            | MessageState::Cancelled
-            | MessageState::Expired
-            | MessageState::Dead
-            | MessageState::HandedOff => None,
+            _ if !stands(message.state, name.ordering.is_ordered()) => None,
+            MessageState::Publishing | MessageState::Uncertain => Some(entry.unsettled()),
+            _ => Some(entry),
         }
     }
 
@@ -81,7 +90,7 @@ impl Entry {
     }
 
     pub(super) fn claim_key(&self) -> ClaimKey {
-        ClaimKey { id: self.id, generation: self.generation }
+        ClaimKey { id: self.id, generation: self.generation, seq: self.seq }
     }
 
     /// The value of its ENTRY key.

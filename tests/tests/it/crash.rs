@@ -2,7 +2,7 @@
 //!
 //! What happens is decided by a seed, which is printed; `FOREBAY_SEED` sets it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -35,7 +35,7 @@ async fn nothing_is_lost_and_nothing_comes_early_over_many_kills() -> anyhow::Re
     let acknowledged = providers.stop().await?;
     world.settle_to_the_last().await?;
     println!("{} deliveries over {KILLS} kills", acknowledged.len());
-    audit::nothing_is_lost(&world, &acknowledged, &BTreeSet::new()).await?;
+    audit::nothing_is_lost(&world, &acknowledged, &BTreeMap::new()).await?;
     assert!(world.stop().await?.success());
     Ok(())
 }

@@ -40,7 +40,8 @@ impl Desk {
         let lease = self.store.acquire_shard(ShardId(0), self.shared.runtime(), LEASE, NOW).await.unwrap().unwrap();
         self.store.admit(lease, vec![AdmissionRequest { id, generation: 1 }], NOW).await.unwrap();
         let error = Some("it answered 400".to_owned());
-        let record = OutcomeRecord { id, generation: 1, attempt: 1, after, uncertain, status: Some(400), error };
+        let (attempt, spared, status) = (1, false, Some(400));
+        let record = OutcomeRecord { id, generation: 1, attempt, after, uncertain, spared, status, error };
         assert_eq!(self.store.record_outcomes(lease, vec![record], NOW).await.unwrap(), [true]);
         self.store.release_shard(lease).await.unwrap();
     }

@@ -122,6 +122,7 @@ pub(super) fn message(destination: &DestinationName, due_at: Timestamp, body: &B
         ordering_key: None,
         idempotency_key: None,
         due_at,
+        due_after: None,
         expire_at: None,
         action: None,
     }
@@ -312,6 +313,7 @@ fn destination(name: &str, in_flight_messages: u32) -> anyhow::Result<Destinatio
         deadline: Duration::from_secs(60),
         retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(600), failures_max: 100 },
         uncertain: UncertainPolicy::Retry,
+        retry_statuses: Vec::new(),
         ordering: Ordering::None,
         limits: LaneLimits { messages: in_flight_messages, bytes: 16 << 20 },
         weight: 1,

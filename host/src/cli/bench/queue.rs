@@ -21,7 +21,7 @@ use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::reading::RunRecord;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{
-    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installing, LeaseTime, NewEvent, Store,
+    ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installing, LeaseTime, NewEvent, Patience, Store,
     StoreOptions,
 };
 
@@ -83,6 +83,7 @@ impl Queue {
             queue_bytes_max: 64 << 20,
             readers: 4,
             read_timeout: Duration::from_secs(10),
+            patience: Patience::within(Duration::from_secs(30)),
         };
         let store = Store::open(options, env.clone()).await?;
         let (namespace, pack, route) = ("bench".parse()?, "bench".parse()?, "bench".parse()?);

@@ -23,6 +23,7 @@ use crate::env;
 use crate::model::event::Event;
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::message::DueAction;
+use crate::model::pack::FailedHeadPolicy;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
 use crate::store::{Disposition, StoreError};
 
@@ -185,7 +186,7 @@ impl Shared {
     /// Releases rows that were not executed.
     async fn give_back(&self, rows: Vec<Row>) {
         self.signals.released.increment(rows.len() as u64);
-        join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release))).await;
+        join_all(rows.into_iter().map(|row| self.record(row, Disposition::Release, FailedHeadPolicy::DEFAULT))).await;
     }
 
     async fn inputs(&self, rows: &[Row]) -> Result<Inputs, Missing> {

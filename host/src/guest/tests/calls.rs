@@ -188,7 +188,11 @@ async fn a_flow_emits_what_its_manifest_allows_and_nothing_else() {
     .await;
     let fields = |content_type: &str, header: &str, value: &str| json!({ "do": "emit_fields", "content_type": content_type, "header": header, "value": value });
     assert!(flow(&generation, &hostile(fields("text/plain", "X-Kind", "a"))).await.is_ok());
+    let (long, longer) = ("x".repeat(1_025), "x".repeat(8 * 1_024 + 1));
     for (content_type, header, value) in [
+        (long.as_str(), "x-kind", "a"),
+        ("text/plain", &long[..257], "a"),
+        ("text/plain", "x-kind", &longer),
         ("", "x-kind", "a"),
         ("text/plain\r\nx: y", "x-kind", "a"),
         ("text/plain", "x kind", "a"),

@@ -28,7 +28,7 @@ pub(super) struct Parts {
 }
 
 /// Gives away its memory from 64 KiB on.
-pub(super) const BUMP: &str = "(local $at i32)
+const BUMP: &str = "(local $at i32)
     global.get $free
     local.set $at
     global.get $free

@@ -280,3 +280,16 @@ async fn a_signed_address_is_the_operators_word() {
     assert_eq!((reply.status, world.answers(503, "public_url_unset")), (503, 1));
     assert!(world.events().await.is_empty());
 }
+
+// ADM-4
+#[tokio::test]
+async fn a_content_type_that_is_none_is_refused_and_one_at_the_bound_is_stored() {
+    let world = World::start(Setup::default()).await;
+    for (bytes, status) in [(1_024, 202), (1_025, 400), (70_000, 400)] {
+        let content_type = "x".repeat(bytes);
+        let answer = world.send(&request("POST", "/in/acme/plain", &[("content-type", &content_type)], b"body")).await;
+        assert_eq!(answer.status, status, "{bytes}");
+    }
+    assert_eq!(world.answers(400, "content_type_too_long"), 2);
+    assert_eq!(world.events().await.len(), 1);
+}

@@ -23,7 +23,7 @@ async fn a_delivery_in_doubt_is_a_503_and_sent_again_it_is_stored_once() {
         let again = world.send(&sent).await;
         assert_eq!((again.status, &again.json()["duplicate"]), (202, &json!(stored == 1)), "{loss:?}");
         assert_eq!(world.events().await.len(), 1);
-        assert_eq!(world.store.count_rows().await.unwrap(), world.store.stats().await.unwrap());
+        world.store.assert_counted().await;
     }
 }
 

@@ -73,32 +73,24 @@ fn a_plan_that_starves_a_class_or_sells_more_than_there_is_is_refused() {
 // WRK-2
 #[test]
 fn what_is_kept_for_a_class_is_lent_to_nobody_in_any_dimension() {
-    let seed = SysRng.try_next_u64().unwrap();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
-    for _ in 0..200 {
-        let mut budget = WorkBudget::new(plan([share(1, 64); CLASSES]));
-        let mut held = [Amount::default(); CLASSES];
-        for _ in 0..400 {
-            // Ordinary scheduling takes whatever it is given; the others come and go.
-            let class = WorkClass::ALL[random.random_range(0..CLASSES)];
-            let amount = Amount { records: random.random_range(0..300), bytes: random.random_range(0..400 * KIB) };
-            if class == WorkClass::DueScheduler || random.random_bool(0.5) {
-                let room = budget.room(class);
-                if amount.records <= room.records && amount.bytes <= room.bytes {
-                    held[class as usize] = held[class as usize].map(amount, |held, more| held + more);
-                }
-            } else {
-                held[class as usize] = Amount::default();
-            }
-            budget.set(class, held[class as usize]);
-            let sum = |of: fn(&Amount) -> usize| held.iter().map(of).sum::<usize>();
-            assert!(sum(|held| held.records) <= 8_000 && sum(|held| held.bytes) <= 8_000 * KIB);
-            for class in WorkClass::ALL {
-                let (room, held) = (budget.room(class), held[class as usize]);
-                assert!(room.records + held.records >= 100 && room.bytes + held.bytes >= 100 * KIB, "{class:?}");
-            }
-        }
+    // Seven others keep 100 of 1,000 each, and the queue takes all that there is.
+    let mut shares = [share(1, 64); CLASSES];
+    let due = WorkClass::DueScheduler;
+    shares[due as usize].queue = Amount::of(1_000, KIB);
+    let whole = Amount { records: 1_000, bytes: 900 * KIB };
+    let plan = WorkPlan::new(shares, whole).unwrap();
+    let room = |held| plan.room(due, held);
+    assert_eq!(room(Amount::default()), Amount { records: 300, bytes: 200 * KIB });
+    assert_eq!(room(Amount { records: 299, bytes: 0 }), Amount { records: 1, bytes: 200 * KIB });
+    assert_eq!(room(Amount { records: 0, bytes: 200 * KIB }), Amount { records: 300, bytes: 0 });
+    assert_eq!(room(Amount { records: 400, bytes: 400 * KIB }), Amount::default());
+    // Where its queue is shorter than what there is for it, that counts.
+    shares[due as usize].queue = Amount::of(150, KIB);
+    let plan = WorkPlan::new(shares, whole).unwrap();
+    assert_eq!(plan.room(due, Amount::of(50, KIB)), Amount::of(100, KIB));
+    // Whatever it takes, what is kept for the others is there.
+    for class in WorkClass::ALL.into_iter().filter(|class| *class != due) {
+        assert!(plan.room(class, Amount::default()).records >= plan.share(class).reserve.records, "{class:?}");
     }
 }
 

@@ -323,7 +323,7 @@ impl World {
     }
 
     fn advance(&mut self, left: [bool; LANES], transaction: &Transaction) {
-        for (item, blockers) in promote(transaction.successors.iter().map(|(_, successor)| *successor)) {
+        for (item, blockers) in promote(transaction.successors.iter().map(|(_, successor)| *successor)).unwrap() {
             let row = self.item(usize::try_from(item).unwrap());
             row.blockers = blockers;
             row.state = blockers.state();

@@ -65,3 +65,16 @@ fn what_is_wrong_with_a_certificate_is_said_in_words() {
     let other = words(rustls::Error::DecryptError);
     assert!(other.starts_with("no TLS connection: ") && !other.contains("certificate"), "{other}");
 }
+
+#[tokio::test]
+async fn a_name_that_is_one_too_many_at_once_is_tried_again_another_time() {
+    let dialer = Dialer::for_any(Guard::new(&[], &[]).unwrap());
+    // Whoever looks a name up holds what its lookups are counted by.
+    let under_way: Vec<_> =
+        (0..NAMES_MAX).map(|number| dialer.names.lookups_of(&format!("name-{number}")).unwrap()).collect();
+    let url: Uri = "http://localhost/".parse().unwrap();
+    let refused = dialer.clone().connect(url.clone()).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::TooManyNames), "{refused}");
+    drop(under_way);
+    assert!(matches!(dialer.connect(url).await, Err(ConnectError::Denied(_))), "localhost is not public");
+}

@@ -68,6 +68,17 @@ fn an_ipv4_address_inside_an_ipv6_one_is_judged_as_what_it_is() {
 }
 
 #[test]
+fn what_is_not_reserved_any_more_and_what_only_looks_public_is_denied_too() {
+    let strict = guard(&[], &[]);
+    for hidden in ["fec0::1", "2001:2::1", "2001:10::1", "2001:1f:ffff::1", "168.63.129.16", "::ffff:168.63.129.16"] {
+        assert!(strict.check(socket(hidden)).is_err(), "{hidden}");
+    }
+    for public in ["2001:2:1::1", "2001:4860:4860::8888", "168.63.129.15"] {
+        assert_eq!(strict.check(socket(public)), Ok(()), "{public}");
+    }
+}
+
+#[test]
 fn the_operator_allows_by_network_and_nothing_else() {
     let guard = guard(&["10.1.0.0/16", "fd00::/8"], &[]);
     assert_eq!(guard.check(socket("10.1.2.3")), Ok(()));

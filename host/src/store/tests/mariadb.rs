@@ -7,7 +7,12 @@ use crate::store::DatabaseUrl;
 
 /// An empty database. The first test that wants one starts the server, which ends with the process.
 pub(in crate::store) fn create_database() -> DatabaseUrl {
+    create().parse().expect("it has a URL")
+}
+
+/// The URL of an empty database, whose server is reached through a socket.
+pub(in crate::store) fn create() -> String {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     let server = SERVER.get_or_init(|| MariaDb::start().expect("a server starts"));
-    server.create_database().expect("a database is created").parse().expect("it has a URL")
+    server.create_database().expect("a database is created")
 }

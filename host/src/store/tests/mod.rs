@@ -15,7 +15,9 @@ mod plans;
 mod rollout;
 mod shared;
 pub(super) mod tamper;
+mod vanished;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use crate::env::ManualClock;
 use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, LeaseToken, MessageId, RuntimeId, WorkItemId};
 use crate::model::message::MessageState;
+use crate::model::names::RouteName;
 use crate::model::pack::{GenerationNumber, Ordering};
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
@@ -38,6 +41,11 @@ use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
 fn digest(body: &[u8]) -> [u8; 32] {
     Sha256::digest(body).into()
+}
+
+/// Of manifests that say nothing of routes.
+fn no_rules(_: &str) -> BTreeMap<RouteName, RouteRules> {
+    BTreeMap::new()
 }
 
 fn failure() -> Failure {
@@ -95,7 +103,7 @@ impl Fixture {
     }
 
     async fn assert_counted(&self) {
-        assert_eq!(self.store.stats().await.unwrap(), self.store.count_rows().await.unwrap());
+        self.store.assert_counted().await;
     }
 
     async fn message_state(&self, id: MessageId) -> MessageState {
@@ -105,7 +113,7 @@ impl Fixture {
     /// Closes the store and opens it again.
     async fn reopen(mut self) -> Self {
         self.store.close().await;
-        self.store = Store::open(self.options.clone(), env(&self.clock)).await.unwrap();
+        self.open_again().await;
         self
     }
 }

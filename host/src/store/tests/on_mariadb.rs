@@ -46,6 +46,8 @@ mod runtimes;
 mod stats;
 #[path = "conformance/sweeping.rs"]
 mod sweeping;
+#[path = "conformance/unstorable.rs"]
+mod unstorable;
 
 async fn start() -> Fixture {
     start_with(|_| {}).await

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::store::statement::Statement;
 use crate::store::stored::values;
-use crate::store::{claiming, finalize, lane, unit};
+use crate::store::{claiming, draining, finalize, handoff, lane, packs, projection};
 
 /// What is done to tables: lists of values and their sorting are left out.
 async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {
@@ -22,11 +22,9 @@ async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {
 // CLM-9: whatever is stored, each statement seeks what it is about.
 #[tokio::test]
 async fn the_queues_statements_seek_by_index() {
-    let fixture = Fixture::new().await;
-    let mut tampering = Tampering::with(&fixture).await;
     let engine = Engine::Sqlite;
     let of_rows = |statement: &'static Statement| statement.text(engine, 32);
-    let statements: [(&str, &str, Expect); 13] = [
+    let statements: [(&str, &str, Expect); 12] = [
         (
             "claim: look",
             claiming::CLAIMABLE.of(engine),
@@ -46,7 +44,9 @@ async fn the_queues_statements_seek_by_index() {
         (
             "finish: load",
             of_rows(&finalize::LOAD),
-            expect!["SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)"],
+            expect![[r#"
+                SEARCH work_item USING INDEX sqlite_autoindex_work_item_1 (id=?)
+                SEARCH lane USING INTEGER PRIMARY KEY (rowid=?)"#]],
         ),
         ("finish: end", of_rows(&finalize::END), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
         (
@@ -79,10 +79,55 @@ async fn the_queues_statements_seek_by_index() {
             expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
         ),
         ("promote: heads", of_rows(&lane::SET_HEAD), expect!["SEARCH lane USING INTEGER PRIMARY KEY (rowid=?)"]),
-        ("count", of_rows(&unit::COUNT_WORK_ITEMS), expect![""]),
     ];
+    check(statements).await;
+}
+
+// CLM-9: so do those of handoffs, projections and drains.
+#[tokio::test]
+async fn what_follows_an_end_seeks_by_index() {
+    let of_rows = |statement: &'static Statement| statement.text(Engine::Sqlite, 32);
+    let statements: [(&str, &str, Expect); 8] = [
+        (
+            "handoff: who waits",
+            handoff::WAITING,
+            expect!["SEARCH work_item USING INDEX work_item_waiting_source (waiting_source=?)"],
+        ),
+        (
+            "handoff: supersede",
+            of_rows(&handoff::SUPERSEDE),
+            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
+        ),
+        (
+            "projection: who is queued",
+            of_rows(&projection::QUEUED),
+            expect!["SEARCH work_item USING INDEX work_item_waiting_source (waiting_source=?)"],
+        ),
+        (
+            "projection: supersede",
+            of_rows(&projection::SUPERSEDE),
+            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
+        ),
+        ("drain: load", of_rows(&draining::LOAD), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("drain: move", of_rows(&draining::MOVE), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("drain: end", of_rows(&draining::END), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "generations that are served",
+            packs::SERVING,
+            expect![
+                "SEARCH work_item USING COVERING INDEX work_item_claim (pack=? AND work_type=? AND generation=? AND state=?)"
+            ],
+        ),
+    ];
+    check(statements).await;
+}
+
+async fn check<const N: usize>(statements: [(&str, &str, Expect); N]) {
+    let fixture = Fixture::new().await;
+    let mut tampering = Tampering::with(&fixture).await;
     for (name, text, expected) in statements {
         let steps = plan(&mut tampering, text).await;
+        assert!(!steps.is_empty(), "{name}");
         assert!(steps.iter().all(|step| step.starts_with("SEARCH ")), "{name}: {steps:?}");
         expected.assert_eq(&steps.join("\n"));
     }

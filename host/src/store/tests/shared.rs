@@ -1,8 +1,13 @@
 //! Many runtimes over one database: each row has one owner, conflicts converge, and no clock but the database's counts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::model::message::{AfterAttempt, NewMessage};
+use crate::store::dialect::is_conflict;
 use crate::store::materialize;
 use crate::store::sequences::Sequences;
 use crate::store::stored::values;
@@ -37,7 +42,7 @@ async fn two_runtimes_never_own_the_same_row() {
     owned.sort_unstable();
     owned.dedup();
     assert_eq!(owned.len(), 300);
-    assert_eq!(first.store.stats().await.unwrap(), first.store.count_rows().await.unwrap());
+    first.store.assert_counted().await;
 }
 
 // MAT-3, MAT-4, ADM-5
@@ -56,7 +61,7 @@ async fn the_same_deliveries_through_two_runtimes_are_one_event_each() {
     let stored = answers.iter().filter(|answer| matches!(answer, Enqueued::Stored { .. })).count();
     assert_eq!((stored, answers.len()), (30, 240));
     let stats = first.store.stats().await.unwrap();
-    assert_eq!(stats, first.store.count_rows().await.unwrap());
+    first.assert_counted().await;
     assert_eq!(stats.work_items.values().sum::<u64>(), 30);
     assert_eq!(stats.work_items[&WorkState::Ready], 7, "one head a lane");
 }
@@ -64,7 +69,8 @@ async fn the_same_deliveries_through_two_runtimes_are_one_event_each() {
 // MAT-3, MAT-5, MAT-6
 #[tokio::test]
 async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
-    for repetition in 0..20 {
+    // At its first attempt it believes what it sees, and finds out; at the next one it asks what is there now.
+    for attempts in [&[0, 1][..], &[1]] {
         let winner = begin(LeaseTime::Runtime).await;
         winner.deliver("d-45", Some("repo-0")).await;
         let mut waiter = Tampering::with(&winner).await;
@@ -82,17 +88,26 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
         let events =
             (0..89).map(|n| winner.event(&format!("d-{n}"), Some(&format!("repo-{}", n % 5)), format!("d-{n}")));
         let delivery = winner.delivery(events.collect());
+        let last = attempts.len() - 1;
         let mut sequences = Sequences::default();
         let mut supply = Tampering::with(&winner).await;
         sequences.stock(&mut supply.connection(), 100).await.unwrap();
         let terms = Terms { shard_count: 2, stripe: 3, database_now: None };
-        let mut unit = Unit::new(connection, sequences, terms, 1);
+        for attempt in &attempts[..last] {
+            let mut unit = Unit::new(connection, sequences.clone(), terms.clone(), *attempt);
+            let lost = materialize::apply(&mut unit, vec![delivery.clone()]).await.unwrap_err();
+            assert!(is_conflict(&lost), "{lost}");
+            connection = unit.connection;
+            connection.rollback().await.unwrap();
+            connection.begin().await.unwrap();
+        }
+        let mut unit = Unit::new(connection, sequences, terms, attempts[last]);
         let answers = materialize::apply(&mut unit, vec![delivery]).await.unwrap();
         assert!(matches!(&answers[0], Ok(Enqueued::Stored { events }) if events.len() == 89), "{answers:?}");
         unit.write_counters().await.unwrap();
         unit.connection.commit().await.unwrap();
-        assert_eq!(supply.count("SELECT count(*) FROM event").await, 89, "{repetition}");
-        assert_eq!(supply.count("SELECT count(*) FROM work_item").await, 89, "{repetition}");
+        assert_eq!(supply.count("SELECT count(*) FROM event").await, 89, "{attempts:?}");
+        assert_eq!(supply.count("SELECT count(*) FROM work_item").await, 89, "{attempts:?}");
         winner.store.close().await;
     }
 }
@@ -121,7 +136,7 @@ async fn two_runtimes_that_replay_the_same_row_make_one_child() {
         assert_eq!(item.id, child);
         second.finish(&item, done(vec![])).await;
     }
-    assert_eq!(first.store.stats().await.unwrap(), first.store.count_rows().await.unwrap());
+    first.store.assert_counted().await;
     assert_eq!(first.store.stats().await.unwrap().work_items[&WorkState::Done], 20);
 }
 
@@ -179,19 +194,19 @@ async fn a_server_is_examined_while_it_is_used() {
     let directory = TempDir::new().unwrap();
     let examined = examine(directory.path(), url, &Env::system()).await.unwrap();
     let Examined::Found(found) = examined else { panic!("{examined:?}") };
-    assert_eq!((found.schema.applied.as_slice(), found.shards), (&[][..], 2));
-    assert_eq!(found.coverage, CoverageGap::default());
+    assert_eq!((found.schema.applied.as_slice(), found.contents.shards), (&[][..], 2));
+    assert_eq!(found.contents.coverage, CoverageGap::default());
     let server = found.server.unwrap();
     assert!(server.version.contains("MariaDB"), "{server:?}");
     assert_eq!(server.packet_bytes, 64 * 1024 * 1024);
-    assert_eq!(server.behaviour, Some(Behaviour { shares_locks: true }));
+    assert_eq!(server.behaviour, Some(Behaviour { shares_locks: true, ends_idle_transactions: true }));
     assert!(server.clock_ahead_ms.abs() < 1_000, "it is the same machine's: {server:?}");
 
     let empty = mariadb::create_database();
     let Examined::Found(found) = examine(directory.path(), Some(&empty), &Env::system()).await.unwrap() else {
         panic!()
     };
-    assert_eq!((found.schema.from, found.shards, found.server.unwrap().behaviour), (0, 0, None));
+    assert_eq!((found.schema.from, found.contents.shards, found.server.unwrap().behaviour), (0, 0, None));
     assert!(!found.schema.applied.is_empty());
     let again = examine(directory.path(), Some(&empty), &Env::system()).await.unwrap();
     assert!(matches!(again, Examined::Found(found) if found.schema.from == 0), "looking creates nothing");
@@ -244,10 +259,10 @@ async fn a_repair_beside_deliveries_of_the_same_events_makes_one_work_item_each(
     }));
     let env = Env::system();
     let data = runtime.directory.path();
-    let repair = repair_coverage(data, runtime.options.database_url.as_ref(), &env);
+    let repair = repair(data, runtime.options.database_url.as_ref(), &env, &no_rules);
     let (answers, repair) = tokio::join!(again, repair);
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Enqueued::Duplicate { .. }))), "{answers:?}");
-    assert_eq!(repair.unwrap().left, 0);
+    assert_eq!(repair.unwrap().coverage.left, 0);
     runtime.assert_counted().await;
     let stats = runtime.store.stats().await.unwrap();
     assert_eq!((stats.work_items[&WorkState::Ready], stats.work_items[&WorkState::Blocked]), (5, 195));
@@ -268,4 +283,144 @@ async fn the_database_tells_the_time_where_runtimes_share_it() {
     assert!(time.asked <= time.answered);
     // The server runs on this machine, by the same clock.
     assert!(before <= time.now && time.now <= system.now(), "{time:?}");
+}
+
+// CLM-3: whoever takes the last numbers of a block finds some for each row's two lanes.
+#[tokio::test]
+async fn there_are_numbers_for_both_lanes_of_every_row() {
+    let fixture = begin(LeaseTime::Runtime).await;
+    let mut supply = Tampering::with(&fixture).await;
+    let mut sequences = Sequences::default();
+    sequences.stock(&mut supply.connection(), 1).await.unwrap();
+    // All but eight.
+    for _ in 0..16_384 - 8 {
+        sequences.lane();
+    }
+    sequences.stock(&mut supply.connection(), 8).await.unwrap();
+    let lanes: std::collections::BTreeSet<i64> = (0..16).map(|_| sequences.lane()).collect();
+    assert_eq!(lanes.len(), 16);
+}
+
+// TL-3
+#[tokio::test]
+async fn what_is_due_after_a_while_is_so_by_the_databases_clock_whatever_a_runtimes_own_says() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    // Its clock is years behind.
+    let runtime = begin(LeaseTime::Database).await;
+    let wall = Env::system();
+    assert!(runtime.now() + 24 * HOUR < wall.now());
+    let is_now = |told: Timestamp, before: Timestamp| assert!(before <= told && told <= wall.now(), "{told:?}");
+
+    let before = wall.now();
+    let delayed = NewMessage { due_after: Some(HOUR), ..runtime.message("sink", runtime.now() + HOUR) };
+    let at = NewMessage { due_after: None, ..runtime.message("sink", before) };
+    let ids = runtime.emit(vec![delayed, at]).await;
+    let entry = async |id| runtime.store.message_entries(&[id]).await.unwrap().remove(0);
+    let stored = entry(ids[0]).await;
+    is_now(stored.due_at - HOUR, before);
+    assert_eq!((stored.eligible_at, entry(ids[1]).await.due_at), (stored.due_at, before));
+
+    let before = wall.now();
+    runtime.store.delay(ids[0], 2 * HOUR, runtime.now()).await.unwrap();
+    is_now(entry(ids[0]).await.due_at - 2 * HOUR, before);
+
+    for (after, message) in [(AfterAttempt::Uncertain, ids[0]), (AfterAttempt::Dead, ids[1])] {
+        let generation = entry(message).await.generation;
+        let mut admitted = 0;
+        for shard in [ShardId(0), ShardId(1)] {
+            let owner = runtime.runtime();
+            let lease = runtime.store.acquire_shard(shard, owner, LEASE, runtime.now()).await.unwrap().unwrap();
+            let request = vec![AdmissionRequest { id: message, generation }];
+            if let [Admission::Admitted { attempt }] = runtime.store.admit(lease, request, before).await.unwrap()[..] {
+                let (uncertain, spared, status, error) = (false, false, None, None);
+                let outcome =
+                    OutcomeRecord { id: message, generation, attempt, after, uncertain, spared, status, error };
+                assert_eq!(runtime.store.record_outcomes(lease, vec![outcome], before).await.unwrap(), [true]);
+                admitted += 1;
+            }
+            runtime.store.release_shard(lease).await.unwrap();
+        }
+        assert_eq!(admitted, 1, "in its own shard");
+    }
+    let before = wall.now();
+    runtime.store.resolve(ids[0], Resolution::Retry, runtime.now()).await.unwrap();
+    is_now(entry(ids[0]).await.eligible_at, before);
+    runtime.store.redrive(vec![ids[1]], runtime.now()).await.unwrap();
+    is_now(entry(ids[1]).await.eligible_at, before);
+}
+
+/// A way to the server that may fall silent under a question: then nothing comes through any more on that connection, without
+/// a word. Others get through.
+struct SilentWay {
+    url: String,
+    /// Whether the next connection that is asked about bodies falls silent.
+    falls_silent: Arc<AtomicBool>,
+    _directory: TempDir,
+}
+
+impl SilentWay {
+    fn to_new_database() -> Self {
+        let directory = TempDir::new().unwrap();
+        let url = mariadb::create();
+        let (database, server) = url.split_once("?socket=").unwrap();
+        let (path, server) = (directory.path().join("way.sock"), server.to_owned());
+        let falls_silent = Arc::new(AtomicBool::new(false));
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let url = format!("{database}?socket={}", path.display());
+        let silent = Arc::clone(&falls_silent);
+        crate::env::spawn("test way to a server", async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = tokio::net::UnixStream::connect(&server).await.unwrap();
+                crate::env::spawn("test connection to a server", between(client, server, Arc::clone(&silent)));
+            }
+        });
+        Self { url, falls_silent, _directory: directory }
+    }
+}
+
+/// Passes on what each says, until a question about bodies is to get no answer.
+async fn between(client: tokio::net::UnixStream, server: tokio::net::UnixStream, falls_silent: Arc<AtomicBool>) {
+    const QUESTION: &[u8] = b"message_payload";
+    let (mut client_says, mut to_client) = client.into_split();
+    let (mut server_says, mut to_server) = server.into_split();
+    let answers = async {
+        let _ = tokio::io::copy(&mut server_says, &mut to_client).await;
+    };
+    let questions = async {
+        let mut bytes = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = client_says.read(&mut bytes).await {
+            let is_question = bytes[..length].windows(QUESTION.len()).any(|window| window == QUESTION);
+            if is_question && falls_silent.swap(false, Ordering::SeqCst) {
+                return std::future::pending().await;
+            }
+            if to_server.write_all(&bytes[..length]).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(answers, questions);
+}
+
+// TL-3, TL-7
+#[tokio::test]
+async fn a_server_that_has_gone_without_a_word_is_waited_for_within_bounds_and_its_connection_is_given_up() {
+    const READERS: u32 = 2;
+    let way = SilentWay::to_new_database();
+    let url: DatabaseUrl = way.url.parse().unwrap();
+    let runtime = Fixture::with(|options| {
+        options.database_url = Some(url);
+        options.lease_time = LeaseTime::Database;
+        options.readers = READERS;
+        options.read_timeout = Duration::from_secs(1);
+    })
+    .await;
+    let id = runtime.emit(vec![runtime.message("sink", runtime.now())]).await[0];
+    // More often than there are connections: none of those that fell silent is kept.
+    for _ in 0..2 * READERS {
+        way.falls_silent.store(true, Ordering::SeqCst);
+        let unanswered = runtime.store.payloads(&[id]).await;
+        assert!(matches!(unanswered, Err(StoreError::Unavailable(_))), "{unanswered:?}");
+        assert_eq!(runtime.store.message_entries(&[id]).await.unwrap().len(), 1, "others are answered");
+    }
+    assert_eq!(runtime.store.payloads(&[id]).await.unwrap().len(), 1);
 }

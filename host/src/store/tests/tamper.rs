@@ -9,9 +9,9 @@ use sqlx::{ConnectOptions, Connection as _};
 use super::Fixture;
 use crate::store::connection::Connection;
 use crate::store::dialect::Engine;
-use crate::store::schema;
 use crate::store::server::{Isolation, Server};
 use crate::store::stored::Values;
+use crate::store::{Patience, schema};
 
 /// Another connection to a store's database, as a person with a shell has.
 pub(crate) enum Tampering {
@@ -22,7 +22,8 @@ pub(crate) enum Tampering {
 impl Tampering {
     pub(super) async fn with(fixture: &Fixture) -> Self {
         if let Some(url) = &fixture.options.database_url {
-            let server = Server::open(url, fixture.store.shard_count(), 0).await.unwrap();
+            let patience = Patience { idle: None, ..fixture.options.patience };
+            let server = Server::open(url, fixture.store.shard_count(), 0, patience).await.unwrap();
             return Self::MariaDb(server.connect(Isolation::Snapshot).await.unwrap());
         }
         // With the writer's settings: what is measured here is planned as it is there.
@@ -52,7 +53,7 @@ impl Tampering {
         self.connection().execute(statement, Values::default()).await.unwrap();
     }
 
-    pub(super) async fn count(&mut self, query: &str) -> i64 {
+    pub(crate) async fn count(&mut self, query: &str) -> i64 {
         self.connection().fetch_one(query, Values::default()).await.unwrap().value(0).unwrap()
     }
 

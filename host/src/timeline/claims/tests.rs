@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::model::destination::{Destination, Destinations, LaneLimits};
-use crate::model::destination_lane::Ordering;
+use crate::model::destination_lane::{Gate, Ordering};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
@@ -17,7 +17,6 @@ use crate::timeline::index::Owner;
 use crate::timeline::signals::Signals;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-const PRESENT: Interval = Interval { earliest: NOW, latest: NOW };
 const CLAIMS_MAX: usize = 4;
 
 mod neighbours;
@@ -53,20 +52,11 @@ fn row(number: u8, seq: u64, generation: u32, state: MessageState) -> MessageEnt
 }
 
 fn retry_at(at: Timestamp) -> Settled {
-    Settled::Outcome {
-        after: AfterAttempt::RetryAt(at),
-        lane_until: None,
-        destination_failed: false,
-        destination_gone: false,
-    }
+    Settled::Outcome { after: AfterAttempt::RetryAt(at), lane_until: None, destination: Verdict::Healthy, gone: false }
 }
 
-const PUBLISHED: Settled = Settled::Outcome {
-    after: AfterAttempt::Published,
-    lane_until: None,
-    destination_failed: false,
-    destination_gone: false,
-};
+const PUBLISHED: Settled =
+    Settled::Outcome { after: AfterAttempt::Published, lane_until: None, destination: Verdict::Healthy, gone: false };
 
 fn destination(name: &str) -> Destination {
     Destination {
@@ -76,6 +66,7 @@ fn destination(name: &str) -> Destination {
         deadline: Duration::ZERO,
         retry: RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 },
         uncertain: UncertainPolicy::Hold,
+        retry_statuses: Vec::new(),
         ordering: Ordering::None,
         limits: LaneLimits { messages: 100, bytes: 1 << 20 },
         weight: 1,
@@ -97,15 +88,15 @@ impl Bench {
         .unwrap();
         let destinations =
             destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
-        let (schedule, claims) = (Schedule::new(Arc::default()), Claims::new(claims_max));
+        let (schedule, claims) = (Schedule::new(Arc::default(), claims_max), Claims::new(claims_max));
         Self { _directory: directory, destinations, index, schedule, claims }
     }
 
     fn apply(&mut self, rows: &[MessageEntry]) {
         let mut step = self.index.begin();
         for row in rows {
-            let number = self.schedule.lane_of(&mut step, row, &self.destinations);
-            self.claims.apply(&mut step, row, number).unwrap();
+            let lane = self.schedule.lane_of(&mut step, row, &self.destinations);
+            self.claims.apply(&mut step, &mut self.schedule, row, lane).unwrap();
         }
         self.schedule.refresh(&mut step, NOW);
         step.commit().unwrap();
@@ -113,16 +104,32 @@ impl Bench {
 
     /// Claims what can be claimed; the generations by message.
     fn claim(&mut self) -> Vec<(MessageId, u32)> {
-        self.schedule.discover(&self.index, NOW, &Signals::new(ShardId(0))).unwrap();
+        self.claim_at(NOW)
+    }
+
+    fn claim_at(&mut self, now: Timestamp) -> Vec<(MessageId, u32)> {
+        self.schedule.discover(&self.index, now, &Signals::new(ShardId(0))).unwrap();
         let mut step = self.index.begin();
-        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, PRESENT, || false).unwrap();
-        self.schedule.refresh(&mut step, NOW);
+        self.schedule.wake(&mut step, now);
+        self.schedule.refresh(&mut step, now);
+        step.commit().unwrap();
+        let mut step = self.index.begin();
+        let present = Interval { earliest: now, latest: now };
+        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, present, || false).unwrap();
+        self.schedule.refresh(&mut step, now);
         step.commit().unwrap();
         self.claims.take_up(picked).into_iter().map(|message| (message.id, message.generation)).collect()
     }
 
     fn settle(&mut self, number: u8, generation: u32, result: Settled) -> Settlements {
-        self.settle_one(Settlement { id: MessageId::from_bytes([number; 16]), generation, result })
+        self.settle_id(MessageId::from_bytes([number; 16]), generation, result)
+    }
+
+    /// The end of the oldest claim of this generation.
+    fn settle_id(&mut self, id: MessageId, generation: u32, result: Settled) -> Settlements {
+        let of_it = self.claims.claims.keys().filter(|key| (key.id, key.generation) == (id, generation));
+        let seq = of_it.map(|key| key.seq).min().unwrap();
+        self.settle_one(Settlement { id, generation, seq, result })
     }
 
     fn settle_one(&mut self, settlement: Settlement) -> Settlements {
@@ -139,7 +146,7 @@ impl Bench {
 
     /// Nothing of any message is left anywhere.
     fn assert_empty(&mut self) {
-        assert_eq!((self.pending(), self.claims.claims.len()), (0, 0));
+        assert_eq!((self.index.lanes().iter().map(|lane| lane.pending).sum::<u64>(), self.claims.claims.len()), (0, 0));
         assert_eq!(self.index.in_flight().unwrap(), []);
         for number in 0..10 {
             assert_eq!(self.index.entry(MessageId::from_bytes([number; 16])).unwrap(), None);
@@ -159,7 +166,7 @@ fn claimed() -> Bench {
 // TL-4
 #[test]
 fn a_claim_ends_as_its_settlement_says() {
-    for (result, pending) in [(PUBLISHED, 0), (retry_at(NOW), 1), (Settled::NotAdmitted, 1), (Settled::Moved, 0)] {
+    for (result, pending) in [(PUBLISHED, 0), (retry_at(NOW), 1), (Settled::NotAdmitted, 1)] {
         let mut bench = claimed();
         let sum = bench.settle(1, 1, result);
         assert_eq!((bench.pending(), bench.claims.with_publisher()), (pending, 0), "{result:?}");
@@ -201,9 +208,146 @@ fn a_reschedule_that_the_feed_told_first_outlives_the_claims_end() {
 fn a_reschedule_that_the_feed_tells_later_is_taken_up_then() {
     let mut bench = claimed();
     bench.settle(1, 1, Settled::Moved);
-    bench.assert_empty();
+    assert_eq!((bench.claim(), bench.pending()), (vec![], 0));
     bench.apply(&[row(1, 20, 2, MessageState::Scheduled)]);
     assert_eq!(bench.claim(), [(MessageId::from_bytes([1; 16]), 2)]);
+}
+
+// TL-6
+#[test]
+fn what_an_operator_has_tried_again_while_its_last_claim_has_not_ended_is_another_claim() {
+    for late in [Settled::Unrecorded, Settled::Moved, retry_at(NOW)] {
+        let mut bench = claimed();
+        // The outcome `uncertain` is in the store, and its answer was lost; the operator resolves it as `retry`.
+        bench.apply(&[row(1, 20, 1, MessageState::RetryWait)]);
+        assert_eq!(bench.claim(), [(MessageId::from_bytes([1; 16]), 1)], "beside the first one");
+        assert_eq!(bench.index.in_flight().unwrap().len(), 2);
+        bench.settle(1, 1, late);
+        assert_eq!((bench.claims.with_publisher(), bench.claims.unresolved()), (1, 0), "{late:?}");
+        assert_eq!(bench.index.in_flight().unwrap().len(), 1, "{late:?}");
+        bench.settle(1, 1, PUBLISHED);
+        bench.assert_empty();
+    }
+    // The first one's end came before, and it is with nobody.
+    let mut bench = claimed();
+    bench.settle(1, 1, Settled::Unrecorded);
+    assert_eq!(bench.claims.unresolved(), 1);
+    bench.apply(&[row(1, 20, 1, MessageState::RetryWait)]);
+    assert_eq!(bench.claims.unresolved(), 0, "nobody is asked about an attempt that is not its last");
+    assert_eq!(bench.claim().len(), 1);
+    bench.settle(1, 1, PUBLISHED);
+    bench.assert_empty();
+}
+
+// LAN-2
+#[test]
+fn a_destination_has_its_part_of_what_is_claimed_over_all_of_its_lanes_and_holds_up_no_other() {
+    const ALL: usize = 64;
+    let ordered = Destination { ordering: Ordering::Exact, ..destination("tarpit") };
+    let mut bench = Bench::with([ordered, destination("sink")], ALL);
+    bench.schedule = Schedule::new(Arc::default(), ALL / 2);
+    let rows: Vec<MessageEntry> = (1..=200)
+        .map(|number| MessageEntry {
+            destination: "tarpit".parse().unwrap(),
+            namespace: if number % 2 == 0 { "acme" } else { "globex" }.parse().unwrap(),
+            ordering_key: Some(number.to_string()),
+            ..row(number, number.into(), 1, MessageState::Scheduled)
+        })
+        .collect();
+    bench.apply(&rows);
+    let mut claimed = Vec::new();
+    for _ in 0..10 {
+        claimed.extend(bench.claim());
+    }
+    assert_eq!(claimed.len(), ALL / 2);
+    assert_eq!(bench.schedule.held(LaneNumber(150), NOW), Some(crate::lanes::Held::Capacity));
+    bench.apply(&[row(201, 201, 1, MessageState::Scheduled)]);
+    assert_eq!(bench.claim(), [(MessageId::from_bytes([201; 16]), 1)], "at once");
+    // All of them come to their turn, one for each that has ended.
+    while let Some((id, generation)) = claimed.pop() {
+        bench.settle_id(id, generation, PUBLISHED);
+        let next = bench.claim();
+        assert!(next.len() <= 1);
+        claimed.extend(next);
+    }
+    bench.settle(201, 1, PUBLISHED);
+    bench.assert_empty();
+}
+
+// LAN-3
+#[test]
+fn an_outage_costs_an_ordered_destination_the_attempts_that_find_it_out_and_no_others() {
+    let ordered = Destination { ordering: Ordering::Exact, ..destination("sink") };
+    let mut bench = Bench::with([ordered], 256);
+    let of_key = |number: u8| MessageEntry {
+        ordering_key: Some(number.to_string()),
+        ..row(number, number.into(), 1, MessageState::Scheduled)
+    };
+    bench.apply(&(1..=100).map(of_key).collect::<Vec<_>>());
+    let failed = Settled::Outcome {
+        after: AfterAttempt::RetryAt(NOW),
+        lane_until: None,
+        destination: Verdict::Failed,
+        gone: false,
+    };
+    let claimed = bench.claim();
+    assert_eq!(claimed.len(), 100);
+    for (id, generation) in claimed {
+        bench.settle_id(id, generation, failed);
+    }
+    // Until it is probed there is no attempt; then there is one.
+    assert_eq!(bench.claim(), []);
+    let later = NOW + Duration::from_secs(1);
+    let probe = bench.claim_at(later);
+    assert_eq!(probe.len(), 1);
+    assert_eq!(bench.claim_at(later), []);
+    // Its failure holds all of them back for longer; once probes succeed, more and more of the keys go.
+    bench.settle_id(probe[0].0, 1, failed);
+    assert_eq!(bench.claim_at(later), []);
+    let mut now = later + Duration::from_secs(2);
+    let mut rounds = Vec::new();
+    let mut left = 100;
+    while left > 0 {
+        let claimed = bench.claim_at(now);
+        assert!(!claimed.is_empty(), "{left} are left behind");
+        rounds.push(claimed.len());
+        left -= claimed.len();
+        for (id, generation) in claimed {
+            bench.settle_id(id, generation, PUBLISHED);
+        }
+        now = now + Duration::from_millis(1);
+    }
+    assert_eq!(rounds[..5], [1, 1, 2, 4, 8]);
+    bench.assert_empty();
+}
+
+// LAN-3
+#[test]
+fn a_lane_that_stood_ready_when_another_one_opened_the_circuit_is_sent_again_in_time() {
+    let ordered = Destination { ordering: Ordering::Exact, ..destination("sink") };
+    // One claim at a time: all other keys stand in the ring meanwhile.
+    let mut bench = Bench::with([ordered], 1);
+    let of_key = |number: u8| MessageEntry {
+        ordering_key: Some(number.to_string()),
+        ..row(number, number.into(), 1, MessageState::Scheduled)
+    };
+    bench.apply(&(1..=40).map(of_key).collect::<Vec<_>>());
+    let dead =
+        Settled::Outcome { after: AfterAttempt::Dead, lane_until: None, destination: Verdict::Failed, gone: false };
+    let mut tried = 0;
+    while let [(id, generation)] = bench.claim()[..] {
+        tried += 1;
+        bench.settle_id(id, generation, dead);
+    }
+    assert_eq!(tried, 10, "these found it out, and nothing of them is left that time could make ready");
+    let mut now = NOW;
+    for _ in 0..30 {
+        now = now + Duration::from_secs(60);
+        let claimed = bench.claim_at(now);
+        assert_eq!(claimed.len(), 1, "another one is tried when the time has come");
+        bench.settle_id(claimed[0].0, 1, PUBLISHED);
+    }
+    bench.assert_empty();
 }
 
 // TL-2
@@ -226,10 +370,13 @@ fn a_claim_whose_outcome_was_not_recorded_ends_as_the_store_says() {
         (MessageState::Published, 0, 0),
         (MessageState::Uncertain, 0, 0),
         (MessageState::RetryWait, 0, 1),
+        (MessageState::Cancelled, 0, 0),
     ];
-    for (state, unresolved, pending) in cases {
+    // One that was not admitted because it had moved may have been admitted all the same: its answer was lost.
+    let ends = [Settled::Unrecorded, Settled::Moved];
+    for (end, (state, unresolved, pending)) in ends.into_iter().flat_map(|end| cases.map(|case| (end, case))) {
         let mut bench = claimed();
-        bench.settle(1, 1, Settled::Unrecorded);
+        bench.settle(1, 1, end);
         assert_eq!((bench.claims.unresolved(), bench.claims.with_publisher()), (1, 0));
         let keys = bench.claims.unresolved_ids(10);
         let mut step = bench.index.begin();
@@ -249,10 +396,68 @@ fn what_a_dead_owner_had_claimed_is_inherited_unless_the_feed_had_superseded_it(
     bench.apply(&[row(2, 20, 1, MessageState::Cancelled), row(3, 21, 2, MessageState::Scheduled)]);
     bench.claims = Claims::new(CLAIMS_MAX);
     bench.claims.inherit(&mut bench.index, &mut bench.schedule).unwrap();
-    let inherited = ClaimKey { id: MessageId::from_bytes([1; 16]), generation: 1 };
+    let inherited = ClaimKey { id: MessageId::from_bytes([1; 16]), generation: 1, seq: 10 };
     assert_eq!(bench.claims.unresolved_ids(10), [inherited]);
     assert_eq!(bench.index.in_flight().unwrap(), [(1, inherited)]);
     assert_eq!(bench.pending(), 1);
+}
+
+// TL-3
+#[test]
+fn what_may_have_expired_while_it_waited_for_a_place_only_waits_for_its_expiry() {
+    let mut bench = Bench::new();
+    let expire_at = NOW + Duration::from_secs(1);
+    let late = MessageEntry { expire_at: Some(expire_at), ..row(1, 1, 1, MessageState::Scheduled) };
+    bench.apply(&[late.clone(), row(2, 2, 1, MessageState::Scheduled)]);
+    assert_eq!(bench.claim().len(), 2);
+    let sum = bench.settle(1, 1, Settled::TooLate);
+    assert_eq!(sum, Settlements::default(), "the store is not to blame, and nobody else is held up");
+    assert_eq!((bench.claim(), bench.pending()), (vec![], 0));
+    assert_eq!(bench.index.expiring(expire_at, 10).unwrap().items, [(expire_at, late.id)]);
+    // What the feed told meanwhile is newer.
+    let mut bench = Bench::new();
+    bench.apply(std::slice::from_ref(&late));
+    assert_eq!(bench.claim().len(), 1);
+    bench.apply(&[row(1, 20, 1, MessageState::Cancelled)]);
+    bench.settle(1, 1, Settled::TooLate);
+    bench.assert_empty();
+}
+
+// LAN-3
+#[test]
+fn a_destination_that_says_it_is_gone_is_left_alone_for_a_while_and_its_gate_is_what_the_store_says() {
+    let mut bench = claimed();
+    bench.apply(&[row(2, 11, 1, MessageState::Scheduled)]);
+    // An operator has resumed it while its outcome was recorded; or its gate could not be set at all.
+    let gone = Settled::Outcome {
+        after: AfterAttempt::RetryAt(NOW),
+        lane_until: None,
+        destination: Verdict::Healthy,
+        gone: true,
+    };
+    assert_eq!(bench.claim().len(), 1);
+    bench.settle(1, 1, gone);
+    bench.settle(2, 1, retry_at(NOW));
+    assert_eq!(bench.schedule.lanes()[0].gate(), Gate::Open);
+    assert_eq!(bench.claim(), []);
+    assert_eq!(bench.claim_at(NOW + GONE_PAUSE).len(), 2, "nobody has to do anything about it");
+}
+
+// TL-2
+#[test]
+fn what_has_ended_in_a_lane_that_was_never_met_leaves_an_index_that_can_be_gone_on_with() {
+    let mut bench = Bench::with([destination("sink"), destination("other")], CLAIMS_MAX);
+    let to_other = |number| MessageEntry {
+        destination: "other".parse().unwrap(),
+        ..row(number, number.into(), 1, MessageState::Scheduled)
+    };
+    bench.apply(&[row(1, 1, 1, MessageState::Cancelled), to_other(2)]);
+    assert_eq!(bench.index.lanes().len(), 1, "nobody stands in the first one's lane");
+    let Bench { _directory: directory, index, .. } = bench;
+    drop(index);
+    let owner = Owner { shard: ShardId(0), epoch: 2, ordering: 0 };
+    let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, 100).unwrap();
+    assert_eq!(index.lanes().iter().map(|lane| lane.pending).collect::<Vec<_>>(), [1]);
 }
 
 // WRK-1

@@ -215,3 +215,30 @@ fn a_database_that_is_not_reached_for_too_long_gates_the_clock() {
     database.clock.advance(2 * SAMPLE_EVERY);
     assert_eq!(database.read(), Err(Gated::Uncertain));
 }
+
+// TL-3
+#[test]
+fn while_it_is_gated_time_is_carried_forward_from_when_it_was_trusted_last() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let manual = ManualClock::at(Timestamp::from_millis(1_700_000_000_000));
+    let mut clock = TrustedClock::new(TimeSource::System, Duration::from_millis(100));
+    for _ in 0..10 {
+        let _ = clock.read(&manual);
+        manual.advance(Duration::from_millis(100));
+    }
+    let trusted = clock.read(&manual).unwrap().earliest;
+    for jump in [HOUR, 2 * HOUR] {
+        manual.jump_to(manual.now() + jump);
+        manual.advance(Duration::from_millis(300));
+        assert!(clock.read(&manual).is_err());
+    }
+    let reckoned = clock.reckoned(&manual);
+    assert!(reckoned >= trusted && reckoned <= trusted + Duration::from_millis(600), "{reckoned:?}");
+    // What it believes in the end is told again.
+    for _ in 0..20 {
+        let _ = clock.read(&manual);
+        manual.advance(Duration::from_millis(100));
+    }
+    assert_eq!(clock.reckoned(&manual), clock.read(&manual).unwrap().earliest);
+    assert!(clock.reckoned(&manual) > trusted + 2 * HOUR);
+}

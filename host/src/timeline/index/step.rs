@@ -2,7 +2,7 @@
 
 use rocksdb::WriteBatch;
 
-use super::{EXACT_LANES_MAX, Index, Lane, Lanes, LineStart, OVERFLOW_DOMAINS};
+use super::{Index, Lane, Lanes, LineStart, OVERFLOW_DOMAINS};
 use crate::model::destination_lane::{LaneName, OrderingDomain};
 use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
@@ -28,24 +28,37 @@ impl<'a> Step<'a> {
         Self { database, state, lanes, expiry_start, touched: Vec::new(), batch: WriteBatch::new() }
     }
 
-    /// The number of a lane, which is a new one if it is met for the first time. One key more than there are lanes for
-    /// shares a lane, and goes on to.
-    pub(in crate::timeline) fn lane_number(&mut self, name: &LaneName) -> LaneNumber {
+    /// The number of a lane, which is a new one if it is met for the first time: then this step records it, whatever else
+    /// becomes of the lane.
+    ///
+    /// One key more than there are lanes for shares a lane. It goes on to as long as anything is in that lane, or was claimed
+    /// from it, which `is_busy` says: were it given a lane of its own before, it would be in two, and in no order.
+    pub(in crate::timeline) fn lane_number(
+        &mut self,
+        name: &LaneName,
+        is_busy: impl Fn(LaneNumber) -> bool,
+    ) -> LaneNumber {
         if let Some(number) = self.lanes.numbers.get(name) {
             return *number;
         }
         if let OrderingDomain::Key(key) = &name.ordering {
+            let shared = LaneName { ordering: OrderingDomain::hashed(key, OVERFLOW_DOMAINS), ..name.clone() };
+            if let Some(number) = self.lanes.numbers.get(&shared)
+                && (self.lane(*number).pending > 0 || is_busy(*number))
+            {
+                return *number;
+            }
             if let Some(number) = self.vacant(name) {
                 return number;
             }
-            if self.lanes.lanes.len() >= EXACT_LANES_MAX {
-                let ordering = OrderingDomain::hashed(key, OVERFLOW_DOMAINS);
-                return self.lane_number(&LaneName { ordering, ..name.clone() });
+            if self.lanes.lanes.len() >= self.lanes.exact_max {
+                return self.lane_number(&shared, is_busy);
             }
         }
         let number = LaneNumber(u32::try_from(self.lanes.lanes.len()).expect("there are fewer lanes than that"));
         self.lanes.numbers.insert(name.clone(), number);
         self.lanes.lanes.push(Lane::new(name.clone()));
+        self.touch(number);
         number
     }
 
@@ -55,6 +68,7 @@ impl<'a> Step<'a> {
         let number = self.lanes.vacant.get_mut(&family)?.pop()?;
         self.lanes.numbers.insert(name.clone(), number);
         *self.lanes.at(number) = Lane::new(name.clone());
+        self.touch(number);
         Some(number)
     }
 
@@ -146,6 +160,14 @@ impl<'a> Step<'a> {
         self.schedule(&Entry { eligible_at, ..*entry });
     }
 
+    /// A claimed message goes back, but not into its line: it only waits for its expiry.
+    pub(in crate::timeline) fn put_aside(&mut self, epoch: u64, entry: &Entry) {
+        self.forget_claim(epoch, entry.claim_key());
+        self.put_entry(&Entry { place: Place::Expiring, ..*entry });
+        self.put_expiry(entry);
+        self.touch(entry.lane);
+    }
+
     /// The line begins with this message: everything before was found to be gone.
     pub(in crate::timeline) fn start_at(&mut self, entry: &Entry) {
         self.lanes.at(entry.lane).start = Some(LineStart::at(entry));
@@ -221,10 +243,7 @@ impl<'a> Step<'a> {
     fn join_line(&mut self, entry: &Entry) {
         let key = keys::due(entry.lane, entry.position());
         self.database.put(&mut self.batch, Family::Timeline, &key, &entry.write_due());
-        if let Some(expire_at) = entry.expire_at {
-            *self.expiry_start = expire_at.min(*self.expiry_start);
-            self.database.put(&mut self.batch, Family::Timeline, &keys::expiry(expire_at, entry.id), &[]);
-        }
+        self.put_expiry(entry);
         let lane = self.lanes.at(entry.lane);
         let start = LineStart::at(entry);
         lane.start = match lane.start {
@@ -257,6 +276,13 @@ impl<'a> Step<'a> {
 
     fn put_entry(&mut self, entry: &Entry) {
         self.database.put(&mut self.batch, Family::Id, &keys::entry(entry.id), &entry.write());
+    }
+
+    fn put_expiry(&mut self, entry: &Entry) {
+        if let Some(expire_at) = entry.expire_at {
+            *self.expiry_start = expire_at.min(*self.expiry_start);
+            self.database.put(&mut self.batch, Family::Timeline, &keys::expiry(expire_at, entry.id), &[]);
+        }
     }
 
     fn delete_expiry(&mut self, entry: &Entry) {

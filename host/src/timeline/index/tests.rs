@@ -53,7 +53,7 @@ fn entry(lane: LaneNumber, number: u64) -> Entry {
 /// Schedules the messages `numbers` in lane `sink`, which is ready when its line says so.
 fn schedule(index: &mut Index, numbers: impl Iterator<Item = u64>) -> LaneNumber {
     let mut step = index.begin();
-    let lane = step.lane_number(&name("sink"));
+    let lane = step.lane_number(&name("sink"), |_| false);
     for number in numbers {
         step.schedule(&entry(lane, number));
     }
@@ -210,6 +210,26 @@ fn an_empty_step_writes_nothing() {
 
 // TL-2
 #[test]
+fn a_lane_that_has_a_number_has_it_after_a_reopening_whether_or_not_anybody_ever_stood_in_it() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    let mut step = index.begin();
+    let numbers = ["first", "second", "third"].map(|destination| step.lane_number(&name(destination), |_| false));
+    step.schedule(&entry(numbers[2], 1));
+    commit(step);
+    drop(index);
+    let mut index = reopened(&directory, 2, 100).unwrap();
+    let mut step = index.begin();
+    assert_eq!(
+        ["first", "second", "third"].map(|destination| step.lane_number(&name(destination), |_| false)),
+        numbers
+    );
+    drop(step);
+    assert_eq!(line(&mut index, numbers[2]), [1]);
+}
+
+// TL-2
+#[test]
 fn a_torn_value_is_never_taken_for_a_value() {
     type KeyOf = fn(LaneNumber) -> Vec<u8>;
     let cases: [(Family, KeyOf); 4] = [
@@ -291,8 +311,7 @@ fn the_number_of_a_key_that_nobody_needs_is_another_keys_of_the_same_destination
         |destination: &str, key: &str| LaneName { ordering: OrderingDomain::Key(key.to_owned()), ..name(destination) };
     let number = |index: &mut Index, name: &LaneName| {
         let mut step = index.begin();
-        let number = step.lane_number(name);
-        step.touch(number);
+        let number = step.lane_number(name, |_| false);
         commit(step);
         number
     };
@@ -321,4 +340,40 @@ fn the_number_of_a_key_that_nobody_needs_is_another_keys_of_the_same_destination
     let mut index = reopened(&directory, 3, 100).unwrap();
     assert_eq!(number(&mut index, &key("sink", "d")), reused);
     assert_eq!((line(&mut index, busy), line(&mut index, reused)), (vec![7], vec![8]));
+}
+
+// LAN-4
+#[test]
+fn a_key_that_shares_a_lane_goes_on_to_until_nothing_of_that_lane_is_left() {
+    let directory = TempDir::new().unwrap();
+    let mut index = created(&directory);
+    index.lanes.exact_max = 2;
+    let key = |key: &str| LaneName { ordering: OrderingDomain::Key(key.to_owned()), ..name("sink") };
+    let number = |index: &mut Index, key: &LaneName, is_busy: bool| {
+        let mut step = index.begin();
+        let number = step.lane_number(key, |_| is_busy);
+        commit(step);
+        number
+    };
+    let exact = [number(&mut index, &key("a"), false), number(&mut index, &key("b"), false)];
+    let shared = number(&mut index, &key("c"), false);
+    assert!(!exact.contains(&shared));
+    assert!(matches!(index.lanes()[shared.0 as usize].name.ordering, OrderingDomain::Hash(_)));
+    let mut step = index.begin();
+    step.schedule(&Entry { order: Some(1), ..entry(shared, 1) });
+    commit(step);
+    // Lanes become free, and what came first of `c` still waits, is in flight, and then is gone.
+    assert_eq!(index.vacate(LaneNumber(0), 2, |_| true).unwrap().0, 2);
+    assert_eq!(number(&mut index, &key("c"), false), shared);
+    drop(index);
+    let mut index = reopened(&directory, 2, 100).unwrap();
+    index.lanes.exact_max = 2;
+    assert_eq!(number(&mut index, &key("c"), false), shared, "after a restart as well");
+    let mut step = index.begin();
+    step.claim(&Entry { order: Some(1), ..entry(shared, 1) }).unwrap();
+    commit(step);
+    assert_eq!(number(&mut index, &key("c"), true), shared);
+    let own = number(&mut index, &key("c"), false);
+    assert!(exact.contains(&own));
+    assert_eq!(number(&mut index, &key("c"), true), own);
 }

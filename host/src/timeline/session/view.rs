@@ -71,9 +71,9 @@ impl Session {
 
     fn lane_views(&mut self) -> Vec<LaneView> {
         let now = self.now();
-        let lanes = self.index.lanes().iter().zip(self.schedule.lanes()).filter(|(lane, _)| !lane.is_vacant);
-        let views = lanes.map(|(lane, destination)| {
-            let circuit = destination.circuit();
+        let lanes = (0..).map(LaneNumber).zip(self.index.lanes()).zip(self.schedule.lanes());
+        let views = lanes.filter(|((_, lane), _)| !lane.is_vacant).map(|((number, lane), destination)| {
+            let circuit = self.schedule.circuit(number);
             LaneView {
                 name: lane.name.clone(),
                 shard: self.parts.shard,
@@ -83,15 +83,19 @@ impl Session {
                     Circuit::Open { until, .. } => Some(until),
                     Circuit::Closed { .. } | Circuit::HalfOpen { .. } | Circuit::Ramping { .. } => None,
                 },
-                throttled_until: destination.throttled_until(now),
+                throttled_until: self.schedule.throttled_until(number, now),
                 pending: lane.pending,
                 in_flight_messages: destination.in_flight_messages(),
                 in_flight_bytes: destination.in_flight_bytes(),
                 eligible_from: lane.eligible_from().filter(|_| !lane.waits_for_its_head()),
-                held: [destination.held(now), lane.waits_for_its_head().then_some(Held::OrderingHead), self.held]
-                    .into_iter()
-                    .flatten()
-                    .min(),
+                held: [
+                    self.schedule.held(number, now),
+                    lane.waits_for_its_head().then_some(Held::OrderingHead),
+                    self.held,
+                ]
+                .into_iter()
+                .flatten()
+                .min(),
             }
         });
         views.collect()
@@ -105,7 +109,7 @@ impl Session {
             None => return Ok(self.held.unwrap_or(Held::Recovering)),
             Some(known) => known,
         };
-        let lane = self.schedule.lanes()[known.lane.0 as usize].held(now);
+        let lane = self.schedule.held(known.lane, now);
         let is_behind = known.order.is_some() && self.head_of(known.lane)? != Some(message.id);
         let backs_off = message.state == MessageState::RetryWait && message.eligible_at > now;
         let reasons = [

@@ -1,5 +1,6 @@
 //! What a session does in a turn of each work class, and which class has work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
@@ -9,7 +10,7 @@ use crate::env;
 use crate::lanes::{Amount, UnfitPlan, WorkClass, WorkPlan, WorkShare};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
-use crate::publish::Settlement;
+use crate::publish::{Reliance, Settlement};
 use crate::store::{AdmissionRequest, ShardLease, StoreError};
 use crate::timeline::clock::Interval;
 use crate::timeline::database::Broken;
@@ -102,6 +103,7 @@ impl Session {
 
     /// Gives a class its turn. What is claimed and expired is so at `now`.
     pub(super) async fn turn(&mut self, class: WorkClass, lease: ShardLease, now: Option<Interval>) -> Result<(), End> {
+        let began = self.parts.env.clock.monotonic();
         let records = match (class, now) {
             (WorkClass::LeaseFence, _) => {
                 // That it is held was looked at before this turn, as before every other; what is new is until when.
@@ -113,10 +115,12 @@ impl Session {
                 let mut records = self.take_settlements()?;
                 self.take_gates()?;
                 let monotonic = self.parts.env.clock.monotonic();
-                if self.is_resolve_due(monotonic) {
+                if self.is_resolve_due(monotonic)
+                    && let Ok(time) = self.clock.read(&*self.parts.env.clock)
+                {
                     self.resolve_from = monotonic + TRY_AGAIN;
                     records += self.claims.unresolved().min(recovery::ROWS_MAX as usize);
-                    self.resolve(lease).await?;
+                    self.resolve(lease, time).await?;
                 }
                 records
             }
@@ -133,6 +137,10 @@ impl Session {
             WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Gc | WorkClass::Query | WorkClass::Checkpoint => {}
         }
         self.work.did(class, records);
+        let took = self.parts.env.clock.monotonic().saturating_sub(began);
+        if took > self.parts.work.share(class).turn_time {
+            self.parts.signals.overran(class);
+        }
         Ok(())
     }
 
@@ -153,12 +161,16 @@ impl Session {
     }
 
     fn is_resolve_due(&self, monotonic: Duration) -> bool {
-        self.claims.unresolved() > 0 && monotonic >= self.resolve_from
+        self.claims.unresolved() > 0 && monotonic >= self.resolve_from && self.clock.is_trusted(monotonic)
     }
 
     fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
         let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals)?;
-        self.due = if stopped_early { Look::Now } else { Look::At(ready_at) };
+        let mut step = self.index.begin();
+        let more_wait = self.schedule.wake(&mut step, now.earliest);
+        self.schedule.refresh(&mut step, now.earliest);
+        step.commit()?;
+        self.due = if stopped_early || more_wait { Look::Now } else { Look::At(ready_at) };
         let room = self.claims_room();
         self.claims.limit(room);
         if self.schedule.drr.is_idle() {
@@ -169,7 +181,7 @@ impl Session {
             self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
         }
         let clock = &*self.parts.env.clock;
-        let turn_end = clock.monotonic() + schedule::TURN_TIME_MAX;
+        let turn_end = clock.monotonic() + self.parts.work.share(WorkClass::DueScheduler).turn_time;
         let mut step = self.index.begin();
         let is_over = || clock.monotonic() >= turn_end;
         let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now, is_over)?;
@@ -182,9 +194,19 @@ impl Session {
         if claimed > 0 {
             picked.iter().for_each(|picked| self.parts.signals.claimed(picked, now.earliest));
             let batch = self.claims.take_up(picked);
-            self.parts.publisher.publish(lease, batch, now.latest, self.settle.clone());
+            self.parts.publisher.publish(lease, self.reliance(lease), batch, now.latest, self.settle.clone());
         }
         Ok(claimed)
+    }
+
+    /// As long as what renews the lease says.
+    fn reliance(&self, lease: ShardLease) -> Reliance {
+        let holding = self.holding.clone();
+        let until = move || match *holding.borrow() {
+            Holding::Held { lease: held, until } if held.epoch == lease.epoch => until,
+            Holding::Held { .. } | Holding::Lost => Duration::ZERO,
+        };
+        Reliance::new(until, Arc::clone(&self.parts.env.clock))
     }
 
     /// Whether one more may be claimed.
@@ -193,18 +215,15 @@ impl Session {
     }
 
     /// How many more may be claimed.
-    fn claims_room(&mut self) -> usize {
+    fn claims_room(&self) -> usize {
         let held = Amount::of(self.claims.len(), CLAIM_BYTES);
-        self.budget.set(WorkClass::DueScheduler, held);
-        let room = self.budget.room(WorkClass::DueScheduler);
+        let room = self.parts.work.room(WorkClass::DueScheduler, held);
         room.records.min(room.bytes / CLAIM_BYTES).min(self.room_for_claims())
     }
 
     /// Takes the names of lanes away that nobody needs.
     fn vacate(&mut self) -> Result<usize, End> {
-        let now = self.now();
-        let lanes = self.schedule.lanes();
-        let is_idle = |number: LaneNumber| lanes[number.0 as usize].is_idle(now);
+        let is_idle = |number: LaneNumber| self.schedule.is_idle(number);
         let (looked, next) = self.index.vacate(self.vacate_at, VACATED_MAX, is_idle)?;
         self.vacate_at = next;
         if next == LaneNumber(0) {
@@ -227,7 +246,7 @@ impl Session {
         let requests =
             entries.iter().map(|entry| AdmissionRequest { id: entry.id, generation: entry.generation }).collect();
         let expiring = self.parts.store.expire(lease, requests, now.earliest);
-        let expired = match in_time(expiring).await {
+        let expired = match in_time(self.parts.work.share(WorkClass::Expiry).turn_time, expiring).await {
             Ok(expired) => expired,
             Err(error) => {
                 tracing::warn!(%error, "messages cannot be expired now");
@@ -249,7 +268,10 @@ impl Session {
 }
 
 /// What the store says within a turn. What it does after that is found out the next time.
-pub(super) async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+pub(super) async fn in_time<T>(
+    turn_time: Duration,
+    asked: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
     let late = |_| Err(StoreError::Unavailable("the store takes longer than a turn of a shard may".to_owned()));
-    timeout_at(env::deadline(STORE_TURN_TIME), asked).await.unwrap_or_else(late)
+    timeout_at(env::deadline(turn_time), asked).await.unwrap_or_else(late)
 }

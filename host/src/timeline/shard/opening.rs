@@ -52,7 +52,11 @@ impl Shard {
         let parts = self.parts(signals);
         let mut session = Session::new(parts, held, restored, checkpointing, pages, inquiries, self.wake.clone())?;
         self.inquiries.send_replace(Some(ask));
-        session.recover(lease).await?;
+        // It waits for a clock that can be trusted.
+        tokio::select! {
+            recovered = session.recover(lease) => recovered?,
+            () = self.stop.cancelled() => return Err(End::Stopped),
+        }
         if from != RestoredFrom::Store {
             session.reconcile().await?;
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::model::message::AfterAttempt;
-use crate::store::{Admission, AdmissionRequest, OutcomeRecord, ShardLease};
+use crate::store::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, ShardLease};
 use crate::timeline::fuse::{self, Side};
 
 const SHARD: ShardId = ShardId(0);
@@ -68,6 +68,38 @@ async fn an_owner_without_an_index_goes_on_from_the_newest_checkpoint_and_reads_
     assert!(view.rows_read <= 30, "{} rows were read", view.rows_read);
     everything_arrives(&mut world, &running, ids).await;
     assert_eq!(world.entry(cancelled).await.state, MessageState::Cancelled);
+    running.stop().await;
+}
+
+// TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_met_lanes_by_what_had_ended_is_gone_on_with_and_so_is_its_checkpoint() {
+    let mut world = World::new().await;
+    world.add("keyed", "ok", |destination| destination.ordering = Ordering::Exact);
+    let of_key =
+        |key: &str, due_at| NewMessage { ordering_key: Some(key.to_owned()), ..world.message("keyed", due_at) };
+    let due_at = world.now() + HOUR;
+    let running = world.start().await;
+    running.stop().await;
+    // All of it is in the first page of the feed: keys of which nothing is left, and one of which something is.
+    let gone = world.emit(vec![of_key("a", due_at), of_key("b", due_at)]).await;
+    for id in gone {
+        assert_eq!(world.store.cancel(id, world.now()).await.unwrap(), Cancelled::Cancelled);
+    }
+    let left = world.emit(vec![of_key("c", due_at)]).await;
+    for folder_is_lost in [false, true, false] {
+        if folder_is_lost {
+            std::fs::remove_dir_all(shard_path(&world)).unwrap();
+        }
+        let running = world.start().await;
+        world.barrier().await;
+        let expected = if folder_is_lost { RestoredFrom::Checkpoint } else { RestoredFrom::Here };
+        assert_eq!(view(&running).await.restored, expected);
+        make_checkpoint(&running).await;
+        running.stop().await;
+    }
+    let running = world.start().await;
+    everything_arrives(&mut world, &running, left).await;
     running.stop().await;
 }
 
@@ -160,6 +192,7 @@ async fn another_owner(world: &World, what: &Interlude) {
         attempt: 1,
         after,
         uncertain: after == AfterAttempt::Uncertain,
+        spared: false,
         status: None,
         error: None,
     });

@@ -80,7 +80,7 @@ async fn crash(batches: usize, side: Side) -> bool {
     crashed
 }
 
-// TL-2, TL-5, TL-6
+// TL-2, TL-5: the publisher outlives it, so every attempt has its outcome; attempts without one are `recovery`'s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_batch_loses_nothing_and_sends_nothing_twice() {
     for side in [Side::Before, Side::After] {

@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    fn ordered(&self, key: &str, destination: &str) -> NewMessage {
+    pub(super) fn ordered(&self, key: &str, destination: &str) -> NewMessage {
         NewMessage { ordering_key: Some(key.to_owned()), ..self.message(destination, self.now()) }
     }
 }
@@ -131,6 +131,31 @@ async fn a_destination_that_says_it_is_gone_pauses_its_lane_and_no_message_is_lo
     running.stop().await;
 }
 
+// LAN-3
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_resumes_a_lane_that_said_it_was_gone_though_another_of_its_messages_says_so_afterwards() {
+    let mut world = World::new().await;
+    // All of them are on their way when the first says that it is gone.
+    world.add("gone", "gone", |destination| destination.limits.messages = 8);
+    let running = world.start().await;
+    let ids = world.emit((0..8).map(|_| world.message("gone", world.now())).collect()).await;
+    until(async || !world.store.gates().await.unwrap().is_empty()).await;
+    // The gate is opened again and again, as long as anybody still says so: only what the store says counts in the end.
+    world.receiver.recover();
+    for id in ids {
+        until(async || {
+            world.set_gate("gone", None, Gate::Open).await;
+            let namespace = world.entry(id).await.namespace;
+            world.set_gate("gone", Some(namespace.as_str()), Gate::Open).await;
+            running.advance(SECOND / 10);
+            env::sleep(Duration::from_millis(2)).await;
+            world.entry(id).await.state == MessageState::Published
+        })
+        .await;
+    }
+    running.stop().await;
+}
+
 // LAN-4
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordered_lane_sends_heads_only_and_keeps_the_order_through_failures_and_a_restart() {
@@ -194,6 +219,34 @@ async fn an_uncertain_head_holds_its_successors_until_an_operator_settles_it() {
     assert_eq!([world.receiver.next().await, world.receiver.next().await], [ids[0], ids[1]]);
     let resolved = world.store.resolve(ids[0], Resolution::Dead, world.now()).await.unwrap();
     assert!(matches!(resolved, Resolved::NotUncertain(_)));
+    running.stop().await;
+}
+
+// LAN-4, TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_comes_late_in_the_feed_is_sent_first_also_by_an_owner_that_builds_its_index_anew() {
+    // More pages of the feed lie between the two than are read ahead.
+    const BETWEEN: usize = 4_000;
+    let mut world = World::new().await;
+    world.add("ordered", "hold", |destination| {
+        destination.ordering = Ordering::Exact;
+        destination.uncertain = UncertainPolicy::Hold;
+        destination.deadline = Duration::from_millis(50);
+    });
+    let running = world.start().await;
+    let ids = world.emit(vec![world.ordered("a", "ordered"), world.ordered("a", "ordered")]).await;
+    world.until_state(ids[0], MessageState::Uncertain).await;
+    running.stop().await;
+    std::fs::remove_dir_all(world.shared.directory.path().join("timeline")).unwrap();
+    let later = world.now() + 3_600 * SECOND;
+    for _ in 0..BETWEEN / 500 {
+        world.emit((0..500).map(|_| world.message("ok", later)).collect()).await;
+    }
+    // It keeps its place in the line, and is the last of the feed.
+    assert_eq!(world.store.resolve(ids[0], Resolution::Retry, world.now()).await.unwrap(), Resolved::Resolved);
+    world.receiver.let_go();
+    let running = world.start().await;
+    assert_eq!([world.receiver.next().await, world.receiver.next().await], [ids[0], ids[1]]);
     running.stop().await;
 }
 

@@ -50,6 +50,28 @@ async fn a_tarpit_holds_up_nobody_else() {
     running.stop().await;
 }
 
+// LAN-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tarpit_of_many_keys_and_tenants_has_half_of_everything_and_the_others_are_sent_beside_it() {
+    const CLAIMED_MAX: usize = 64;
+    const EACH: usize = 400;
+    let mut world = World::new().await;
+    world.add("tarpit", "hold", |destination| destination.ordering = Ordering::Exact);
+    let running = world.start_on("timeline", Arc::clone(&world.clock), CLAIMED_MAX).await;
+    running.until_active().await;
+    let keyed = (0..EACH).map(|key| world.ordered(&format!("key-{key}"), "tarpit")).collect();
+    world.emit(keyed).await;
+    world.receiver.until_held(u32::try_from(CLAIMED_MAX / 2).unwrap()).await;
+    // Of what comes afterwards, each is sent while the tarpit holds all that it may: no place is waited for.
+    for _ in 0..20 {
+        world.barrier().await;
+    }
+    assert_eq!(world.receiver.held(), Some(u32::try_from(CLAIMED_MAX / 2).unwrap()));
+    world.receiver.let_go();
+    world.receiver.next_sorted(EACH).await;
+    running.stop().await;
+}
+
 // LAN-3
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_destination_is_left_alone_and_loses_nothing() {

@@ -101,6 +101,31 @@ async fn admit_and_die(world: &World, ids: &[MessageId]) {
     assert!(admissions.iter().all(|admission| *admission == Admission::Admitted { attempt: 1 }));
 }
 
+/// How long an owner is given to do what it must not.
+const TEMPTATION: Duration = Duration::from_millis(300);
+
+// TL-3, TL-6
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_not_trusted_yet_ends_no_message_that_may_have_been_published() {
+    let mut world = World::new().await;
+    let expire_at = Some(world.now() + 1_800 * SECOND);
+    let message = NewMessage { expire_at, ..world.message("ok", world.now()) };
+    let ids = world.emit(vec![message]).await;
+    admit_and_die(&world, &ids).await;
+    // The machine starts with a clock that is an hour ahead, which is set right before it could be trusted.
+    let right = world.now() + 2 * LEASE;
+    world.clock.jump_to(right + 3_600 * SECOND);
+    let running = world.start_on("timeline", Arc::clone(&world.clock), 16).await;
+    env::sleep(TEMPTATION).await;
+    world.clock.jump_to(right);
+    running.until_active().await;
+    running.advance(2 * SECOND);
+    assert_eq!(world.receiver.next().await, ids[0]);
+    world.until_state(ids[0], MessageState::Published).await;
+    assert_eq!(world.entry(ids[0]).await.attempt, 2);
+    running.stop().await;
+}
+
 // TL-6
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_without_an_outcome_ends_as_its_destination_says() {

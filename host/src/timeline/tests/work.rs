@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::model::destination_lane::Gate;
-use crate::store::Cancelled;
+use crate::store::{Cancelled, Rescheduled};
 
 const BUSY: usize = 8;
 /// Messages that are due at once: many more than may be claimed.
 const FLOOD: usize = 3_000;
 const CLAIMED_MAX: usize = 64;
+/// Messages that are due later and are moved to now while the flood goes on.
+const MOVED: usize = 10;
 
 // WRK-1, WRK-2
 #[tokio::test(flavor = "multi_thread")]
@@ -21,13 +23,16 @@ async fn with_ordinary_scheduling_full_cancel_pause_outcome_and_renewal_have_the
     running.until_active().await;
     let epoch = world.store.shards().await.unwrap()[0].epoch;
     let later = world.now() + 6 * LEASE;
+    // Commands about these are told by the feed, and take effect while the flood goes on.
+    let mut to_move = world.emit((0..MOVED).map(|_| world.message("ok", later)).collect()).await;
+    let moved = to_move.clone();
     let to_cancel = world.emit((0..50).map(|_| world.message("busy-0", later)).collect()).await;
     let flood = (0..FLOOD).map(|number| world.message(&busy[number % BUSY], world.now())).collect();
     let mut flood = world.emit(flood).await;
     world.set_gate("paused", None, Gate::Paused).await;
     let mut arrived = Vec::new();
     let mut cancelled = to_cancel.iter();
-    while arrived.len() < FLOOD {
+    while arrived.len() < FLOOD + MOVED {
         arrived.push(loop {
             tokio::select! {
                 id = world.receiver.next() => break id,
@@ -36,12 +41,20 @@ async fn with_ordinary_scheduling_full_cancel_pause_outcome_and_renewal_have_the
             }
         });
         // Between what arrives, operators cancel, and time goes on: leases are renewed, or lost.
-        if let Some(id) = cancelled.next() {
+        if let Some(id) = to_move.pop() {
+            let rescheduled = world.store.reschedule(id, world.now()).await.unwrap();
+            assert!(matches!(rescheduled, Rescheduled::Rescheduled { .. }), "{rescheduled:?}");
+        } else if let Some(id) = cancelled.next() {
             assert_eq!(world.store.cancel(*id, world.now()).await.unwrap(), Cancelled::Cancelled);
         } else if arrived.len().is_multiple_of(400) {
             running.advance(LEASE / 4);
         }
     }
+    for id in &moved {
+        let place = arrived.iter().position(|arrived| arrived == id).unwrap();
+        assert!(place < FLOOD * 2 / 3, "what was moved to now arrived as number {place} of {FLOOD}");
+    }
+    flood.extend(moved);
     arrived.sort();
     flood.sort();
     assert_eq!(arrived, flood, "each once, and nothing else");

@@ -157,8 +157,8 @@ async fn a_delayed_row_is_invisible_until_it_is_due_and_then_keeps_its_place() {
     let run_after = fixture.now() + Duration::from_secs(5);
     fixture.finish(&item, Disposition::Retry { failure: failure(), run_after, leaves_lane: false }).await;
     fixture.advance(Duration::from_millis(4_999));
+    assert!(fixture.claim(10).await.is_empty(), "it is not due");
     let (_, later) = fixture.deliver("d-2", None).await;
-    assert!(!ids(&fixture.claim(0).await).contains(&delayed));
     assert_eq!(fixture.store.next_claimable_at(&pack(), fixture.now()).await.unwrap(), Some(run_after));
     fixture.advance(Duration::from_millis(1));
     assert_eq!(ids(&fixture.claim(10).await), [delayed, later]);
@@ -243,4 +243,16 @@ async fn new_work_is_told() {
     let item = fixture.claim(1).await.pop().unwrap();
     fixture.finish(&item, done(vec![])).await;
     assert!(work.has_changed().unwrap());
+}
+
+// CLM-2: what decides stands on the WorkItem's row.
+#[test]
+fn no_statement_of_a_claim_reads_an_event() {
+    let claiming = include_str!("../../claiming.rs");
+    for table in ["event", "receipt"] {
+        for read in [format!("FROM {table}"), format!("JOIN {table}"), format!("{table}.")] {
+            assert!(!claiming.contains(&read), "{read}");
+        }
+    }
+    assert!(claiming.contains("FROM work_item"), "it is the file with the statements");
 }

@@ -17,7 +17,7 @@ async fn uncover(fixture: &Fixture, keys: std::ops::Range<u32>) {
 
 async fn repair(fixture: &Fixture) -> u64 {
     let mut tampering = Tampering::with(fixture).await;
-    let repair = coverage::repair(&mut tampering.connection(), &fixture.env).await.unwrap();
+    let repair = coverage::repair(&mut tampering.connection(), &fixture.env, &no_rules).await.unwrap();
     tampering.close().await;
     repair.repaired
 }
@@ -111,4 +111,23 @@ async fn a_start_goes_on_from_where_the_coverage_was_confirmed() {
     }
     assert!(looks > 10, "{looks}: a few at a time");
     tampering.close().await;
+}
+
+// RDY-1: what a look found is kept, and a database that is slow is looked over in smaller steps.
+#[tokio::test]
+async fn a_look_that_took_too_long_is_followed_by_shorter_ones() {
+    let fixture = start().await;
+    let events = (0..1_200).map(|n| fixture.event(&format!("d-{n}"), None, "body")).collect();
+    fixture.enqueue(events).await;
+    let mut watch = CoverageWatch::default();
+    for _ in 0..20 {
+        watch.look_less_far();
+    }
+    let mut looks = Vec::new();
+    while !watch.is_complete() {
+        watch = fixture.store.confirm_coverage(&watch).await.unwrap();
+        looks.push(watch.is_complete());
+    }
+    assert_eq!(looks, [false, false, true], "five hundred at a time");
+    assert_eq!(watch.gap(&pack()), None);
 }

@@ -78,7 +78,7 @@ async fn a_dead_message_is_sent_again_in_a_new_generation_with_its_key() {
     assert_eq!((entry.state, entry.generation, entry.attempt), (MessageState::Scheduled, 2, 0));
     assert_eq!((entry.seq, entry.place, message.summary.finished_at), (end + 1, end + 1, None));
     assert_eq!(message.payload.idempotency_key, key);
-    assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+    fixture.store.assert_counted().await;
     assert_eq!(admit(&fixture, lease, id, 2).await, Admission::Admitted { attempt: 1 });
 }
 
@@ -115,6 +115,6 @@ async fn an_uncertain_message_is_settled_by_an_operator_and_keeps_its_place() {
         let entry = fixture.store.message_entries(&[id]).await.unwrap().remove(0);
         assert_eq!((entry.state, entry.generation, entry.attempt, entry.place), (state, 1, 1, place));
         assert!(entry.seq > place, "the feed tells of it");
-        assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+        fixture.store.assert_counted().await;
     }
 }

@@ -145,7 +145,7 @@ async fn a_message_is_emitted_once() {
     fixture.emit(vec![message.clone(), message.clone()]).await;
     fixture.emit(vec![message.clone(), fixture.message("sink", START)]).await;
     assert_eq!(fixture.store.stats().await.unwrap().messages[&MessageState::Scheduled], 2);
-    assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap());
+    fixture.store.assert_counted().await;
 
     let payloads = fixture.store.payloads(&[message.id]).await.unwrap();
     let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };

@@ -188,3 +188,43 @@ async fn chunks_that_no_generation_came_of_are_removed_in_time() {
     fixture.store.component(&first).await.unwrap();
     assert_eq!(GenerationStage::of(first.active, true, 0), GenerationStage::Active);
 }
+
+// CLM-5: a drain takes nothing that a lease holds, to its last millisecond.
+#[tokio::test]
+async fn a_drain_leaves_a_lease_its_last_millisecond() {
+    let fixture = start().await;
+    fixture.stage(2, large(10)).await;
+    fixture.deliver("d-1", None).await;
+    let item = fixture.claim(1).await.pop().unwrap();
+    fixture.advance(LEASE);
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::DeadLetter).await.0, 0);
+    fixture.advance(Duration::from_millis(1));
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::DeadLetter).await, (1, 0));
+    assert_eq!(fixture.finish(&item, done(vec![])).await, Finished::LeaseLost);
+}
+
+// GST-6, STA-1: work is served, drained and counted anew by its rows, whatever the counters say.
+#[tokio::test]
+async fn counters_that_are_wrong_keep_no_work_from_being_served() {
+    let fixture = start().await;
+    fixture.deliver("d-1", None).await;
+    fixture.stage(2, large(10)).await;
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.execute("UPDATE pack SET active_generation = 2").await;
+    tampering.execute("UPDATE work_item_counter SET count = count - 1").await;
+    tampering.execute("INSERT INTO message_counter (state, stripe, count) VALUES (7, 3, 5)").await;
+    let serving = fixture.store.serving_generations().await.unwrap();
+    assert_eq!(serving.iter().map(|serving| serving.number.0).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(fixture.store.miscounts().await.unwrap().len(), 2);
+
+    let found = counters::miscounts(&mut tampering.connection()).await.unwrap();
+    let recounted = counters::recount(&mut tampering.connection()).await.unwrap();
+    assert_eq!((found.len(), recounted), (2, found));
+    fixture.assert_counted().await;
+    assert_eq!(counters::recount(&mut tampering.connection()).await.unwrap(), []);
+
+    tampering.execute("UPDATE work_item_counter SET count = count - 1").await;
+    assert_eq!(fixture.drain_generation(FIRST, DrainTarget::Generation(SECOND)).await.0, 1);
+    assert_eq!(fixture.claim_on(SECOND).await.len(), 1);
+    tampering.close().await;
+}

@@ -216,6 +216,13 @@ async fn neighbours_do_not_hurt_one_another() {
     strange.namespace = "nobody".parse().unwrap();
     deliveries.insert(10, strange);
     deliveries.insert(20, fixture.delivery(vec![fixture.event("known", None, "other")]));
+    let before = fixture.store.attempts_and_conflicts().0;
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.hold_deliveries().await;
+    // It waits, and the others for it.
+    let (store, first) = (fixture.store.clone(), fixture.delivery(vec![fixture.event("first", None, "body")]));
+    let first = crate::env::spawn("test", async move { store.enqueue(first).await });
+    fixture.store.is_at_work_since(before).await;
     let calls: Vec<_> = deliveries
         .into_iter()
         .map(|delivery| {
@@ -223,6 +230,11 @@ async fn neighbours_do_not_hurt_one_another() {
             crate::env::spawn("test", async move { fixture.store.enqueue(delivery).await })
         })
         .collect();
+    while fixture.store.waiting_deliveries() < 32 {
+        tokio::task::yield_now().await;
+    }
+    tampering.let_go().await;
+    first.await.unwrap().unwrap();
     let mut stored = 0;
     for (index, call) in calls.into_iter().enumerate() {
         match (index, call.await.unwrap()) {
@@ -232,6 +244,8 @@ async fn neighbours_do_not_hurt_one_another() {
         }
     }
     assert_eq!(stored, 30);
+    let transactions = fixture.store.attempts_and_conflicts().0 - before;
+    assert_eq!(transactions, 2, "they came together");
 }
 
 async fn poll_once<F: Future + Unpin>(call: &mut F) -> Poll<F::Output> {

@@ -178,7 +178,7 @@ async fn a_crash_around_the_end_of_a_generation_leaves_one_active() {
         fixture.store.lose_answer(loss);
         assert!(fixture.store.finish(finish.clone()).await.is_err());
         let expected = match loss {
-            Loss::BeforeCommit => ((WorkState::Processing, ProjectionPart::Active), QUEUED),
+            Loss::BeforeCommit | Loss::Panic => ((WorkState::Processing, ProjectionPart::Active), QUEUED),
             Loss::AfterCommit => (OVER, READY),
         };
         assert_eq!((part(&fixture, first).await, part(&fixture, second).await), expected, "{loss:?}");
@@ -223,4 +223,43 @@ async fn a_sweep_activates_what_was_left_behind() {
     assert_eq!((sweep.lanes, sweep.repaired), (1, 1));
     assert_eq!(part(&fixture, queued).await, READY);
     assert_eq!(fixture.drain().await, [queued]);
+}
+
+// COA-3, RPL-1: the replay of a replay stands in the projection's line too.
+#[tokio::test]
+async fn a_replay_of_a_replay_waits_for_the_active_generation() {
+    let fixture = start().await;
+    let first = deliver(&fixture, "d-1").await;
+    fixture.end_next(done(vec![])).await;
+    let child = fixture.replay_first(first).await;
+    assert_eq!(fixture.end_next(done(vec![])).await.id, child);
+    let active = deliver(&fixture, "d-2").await;
+    let item = fixture.claim(10).await.pop().unwrap();
+    assert_eq!(item.id, active);
+    let grandchild = fixture.replay_first(child).await;
+    assert_eq!(fixture.state(grandchild).await, WorkState::Blocked);
+    assert!(fixture.claim(10).await.is_empty(), "one at a time");
+    fixture.finish(&item, done(vec![])).await;
+    assert_eq!(fixture.drain().await, [grandchild]);
+    fixture.assert_counted().await;
+}
+
+// COA-3: a replay that is tried again later keeps the line, as the generation that it replays would.
+#[tokio::test]
+async fn a_replay_that_fails_does_not_leave_the_line() {
+    let fixture = start().await;
+    let first = deliver(&fixture, "d-1").await;
+    fixture.end_next(done(vec![])).await;
+    let child = fixture.replay_first(first).await;
+    let queued = deliver(&fixture, "d-2").await;
+    let run_after = fixture.now() + LEASE;
+    assert_eq!(
+        fixture.end_next(Disposition::Retry { failure: failure(), run_after, leaves_lane: true }).await.id,
+        child
+    );
+    assert_eq!(part(&fixture, queued).await, QUEUED);
+    assert!(fixture.claim(10).await.is_empty());
+    fixture.advance(LEASE);
+    assert_eq!(fixture.drain().await, [child, queued]);
+    fixture.assert_counted().await;
 }

@@ -101,3 +101,26 @@ async fn a_sweep_is_bounded_and_comes_round() {
     assert_eq!(lanes, [32, 32, 32, 4]);
     assert_eq!(cursor, SweepCursor::default());
 }
+
+// CLM-3: a row that says that it waits for nobody, behind somebody: who ends before it is told, nobody else is hurt, and the sweep puts it
+// right.
+#[tokio::test]
+async fn one_who_waits_and_counts_nobody_hurts_only_the_one_before_it() {
+    let fixture = start().await;
+    fixture.deliver("d-1", Some("repo")).await;
+    let (_, next) = fixture.deliver("d-2", Some("repo")).await;
+    let item = fixture.claim(1).await.pop().unwrap();
+    break_by(&fixture, &["UPDATE work_item SET blockers = 0 WHERE state = 0"]).await;
+    for _ in 0..2 {
+        let refused = fixture.store.finish(fixture.ending(&item, done(vec![]))).await;
+        assert!(matches!(refused, Err(StoreError::Unusable(_))), "{refused:?}");
+    }
+    fixture.deliver("d-3", None).await;
+    assert_eq!(fixture.claim(10).await.len(), 1, "the store goes on");
+    assert_eq!(sweep_all(&fixture).await, 1);
+    assert_eq!(fixture.state(next).await, WorkState::Blocked, "its place is behind the head");
+    assert_eq!(fixture.finish(&item, done(vec![])).await, Finished::Applied);
+    assert_eq!(fixture.state(next).await, WorkState::Ready);
+    assert_eq!(sweep_all(&fixture).await, 0);
+    fixture.assert_counted().await;
+}

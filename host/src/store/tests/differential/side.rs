@@ -302,6 +302,7 @@ impl Side {
                     attempt: entry.attempt + 1,
                     after,
                     uncertain: matches!(after, AfterAttempt::Uncertain),
+                    spared: false,
                     status: matches!(after, AfterAttempt::Dead).then_some(410),
                     error: matches!(after, AfterAttempt::Dead).then(|| "gone".to_owned()),
                 };

@@ -65,11 +65,11 @@ impl Neighbourhood {
                 "tarpit" => continue,
                 "storm" => {
                     let (after, lane_until) = (AfterAttempt::RetryAt(NOW), None);
-                    Settled::Outcome { after, lane_until, destination_failed: true, destination_gone: false }
+                    Settled::Outcome { after, lane_until, destination: Verdict::Failed, gone: false }
                 }
                 _ => PUBLISHED,
             };
-            self.bench.settle_one(Settlement { id, generation, result });
+            self.bench.settle_id(id, generation, result);
         }
     }
 
@@ -112,15 +112,19 @@ fn a_tenant_with_many_lanes_buys_no_share_of_another() {
     for number in 0..QUIET {
         all.emit(&format!("quiet-{number}"), 20);
     }
-    all.emit_for("umbrella", "flood", "other", 200);
+    all.bench.destinations.get_mut(&"flood".parse().unwrap()).unwrap().limits.messages = 10_000;
+    all.emit_for("umbrella", "flood", "other", 2_000);
     let from = all.served.len();
-    while all.served("other", from) < 190 {
+    // What it may lack, which is less than a tenth of what is served here: a visit of each tenant, and the first pass.
+    let slack = VISIT_MAX + QUIET;
+    while all.served.len() - from < 2 * 900 {
         all.turn();
         let served = all.served.len() - from;
         let other = all.served("other", from);
-        // One of two tenants: half, but for what one visit is worth and the first pass.
-        assert!(other + VISIT_MAX + QUIET >= served / 2, "{other} of {served}");
+        assert!(other + slack >= served / 2, "{other} of {served}");
     }
+    let (served, other) = (all.served.len() - from, all.served("other", from));
+    assert!(other * 10 >= served * 4, "one of two tenants has half: {other} of {served}");
 }
 
 // DRR-1: what the operator says a tenant's share is.
@@ -128,7 +132,7 @@ fn a_tenant_with_many_lanes_buys_no_share_of_another() {
 fn a_tenants_weight_counts_over_however_many_lanes_it_sends() {
     let mut all = Neighbourhood::new();
     let weights = HashMap::from([("umbrella".parse().unwrap(), 3)]).into_iter().collect();
-    all.bench.schedule = Schedule::new(Arc::new(weights));
+    all.bench.schedule = Schedule::new(Arc::new(weights), usize::MAX);
     // Nothing but its share bounds what it sends.
     all.bench.destinations.get_mut(&"flood".parse().unwrap()).unwrap().limits.messages = 10_000;
     for number in 0..QUIET {

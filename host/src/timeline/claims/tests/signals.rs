@@ -3,8 +3,9 @@
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
-use crate::lanes::{Held, Level, Resource, Supply};
+use crate::lanes::{Held, Level, Resource, Supply, WorkClass};
 use crate::timeline::figures::IndexFigures;
+use crate::timeline::index::Unusable;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -51,11 +52,11 @@ fn held_by_everything() -> Bench {
     assert_eq!(bench.claim().len(), 13, "one of the full lane, and the ordered one's head");
     for number in 1..=10 {
         let (after, lane_until) = (AfterAttempt::RetryAt(NOW), None);
-        let failed = Settled::Outcome { after, lane_until, destination_failed: true, destination_gone: false };
+        let failed = Settled::Outcome { after, lane_until, destination: Verdict::Failed, gone: false };
         bench.settle(number, 1, failed);
     }
     let (after, lane_until) = (AfterAttempt::RetryAt(NOW), Some(NOW + 30 * SECOND));
-    bench.settle(11, 1, Settled::Outcome { after, lane_until, destination_failed: false, destination_gone: false });
+    bench.settle(11, 1, Settled::Outcome { after, lane_until, destination: Verdict::Healthy, gone: false });
     bench.emit("nowhere", 16, None);
     bench.emit("closed", 17, None);
     bench.emit("paused", 18, None);
@@ -192,27 +193,57 @@ fn nothing_is_shown_any_more_of_a_shard_that_was_given_up() {
 
 // OBS-1
 #[test]
-fn lateness_discovery_gaps_and_lag_are_measured() {
-    let mut bench = Bench::with([destination("sink")], 64);
+fn lateness_discovery_and_service_gaps_are_measured_where_they_come_about() {
+    let mut bench = Bench::with([destination("sink")], 1);
+    bench.schedule = Schedule::new(Arc::default(), 2);
     bench.emit("sink", 1, None);
+    bench.emit("sink", 2, None);
     let shown = rendered(|signals| {
-        bench.schedule.discover(&bench.index, NOW, signals).unwrap();
-        let mut step = bench.index.begin();
-        let (picked, _) = bench.claims.pick(&mut step, &mut bench.schedule, PRESENT, || false).unwrap();
-        step.commit().unwrap();
-        signals.claimed(&picked[0], NOW + 2 * SECOND);
-        signals.discovered(SECOND);
-        signals.applied_lag(42);
-        signals.capacity(true, 3, 9 * SECOND);
+        let claim = |bench: &mut Bench, now| {
+            bench.schedule.discover(&bench.index, now, signals).unwrap();
+            let mut step = bench.index.begin();
+            let present = Interval { earliest: now, latest: now };
+            let (picked, _) = bench.claims.pick(&mut step, &mut bench.schedule, present, || false).unwrap();
+            bench.schedule.refresh(&mut step, now);
+            step.commit().unwrap();
+            picked.iter().for_each(|picked| signals.claimed(picked, now));
+            bench.claims.take_up(picked).len()
+        };
+        // Found three seconds after it was ready, and sent at once.
+        assert_eq!(claim(&mut bench, NOW + 3 * SECOND), 1);
+        bench.settle(1, 1, PUBLISHED);
+        // Its lane has stood in the ring for five seconds since.
+        assert_eq!(claim(&mut bench, NOW + 8 * SECOND), 1);
     });
     let lines = [
-        "forebay_timeline_lateness_seconds_sum 2",
-        "forebay_timeline_lateness_seconds_count 1",
+        "forebay_timeline_discovery_seconds_sum 3",
+        "forebay_timeline_lateness_seconds_sum 11",
+        "forebay_timeline_lateness_seconds_count 2",
+        "forebay_timeline_service_gap_seconds_sum 5",
+        "forebay_timeline_service_gap_seconds_count 1",
+    ];
+    assert_shown(&shown, &lines.map(str::to_owned));
+}
+
+// OBS-1
+#[test]
+fn what_a_shard_is_told_is_shown() {
+    let shown = rendered(|signals| {
+        signals.applied_lag(42);
+        signals.capacity(true, 3, 9 * SECOND);
+        signals.broke(Unusable::Torn);
+        signals.rebuilt(Unusable::Missing);
+        signals.rebuilt(Unusable::Missing);
+        signals.overran(WorkClass::Gc);
+    });
+    let lines = [
         "forebay_timeline_applied_lag{shard=\"7\"} 42",
         "forebay_timeline_at_capacity{shard=\"7\"} 1",
         "forebay_timeline_unresolved{shard=\"7\"} 3",
         "forebay_timeline_oldest_unresolved_seconds{shard=\"7\"} 9",
+        "forebay_timeline_rebuilds_total{shard=\"7\",reason=\"torn\"} 1",
+        "forebay_timeline_rebuilds_total{shard=\"7\",reason=\"missing\"} 1",
+        "forebay_timeline_turn_overruns_total{shard=\"7\",class=\"gc\"} 1",
     ];
     assert_shown(&shown, &lines.map(str::to_owned));
-    assert!(shown.contains("forebay_timeline_discovery_seconds_count"), "{shown}");
 }

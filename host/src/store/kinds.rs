@@ -1,0 +1,265 @@
+//! The kinds of requests that a transaction takes, and in which order it does them.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::claim::{ClaimRequest, Renewal};
+use super::draining::{ActionDrain, Drain, DrainedRows};
+use super::enqueue::{Delivery, Enqueued};
+use super::error::StoreError;
+use super::finish::{Finish, Finished};
+use super::gates::GateChange;
+use super::group::{Afterwards, Reply};
+use super::installing::{self, Activation, Chunk, Installation};
+use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
+use super::outbox::{self, Emitted};
+use super::packs::{Activated, Installed};
+use super::replay::{self, Replay, Replayed};
+use super::runtimes::{self, Presence, Runtimes};
+use super::shard_checkpoints::{self, CheckpointRequest, CheckpointRow};
+use super::shards::{ShardId, ShardLease, ShardRequest, Shards};
+use super::sweep::{self, Suspect};
+use super::transitions::{self, Book, Cancel, Owned, Redrive, Reschedule, Resolve};
+use super::unit::Unit;
+use super::withdrawals::{self, Withdraw};
+use super::{claiming, confirm, draining, finalize, gates, materialize};
+use crate::model::ids::{MessageId, WorkItemId};
+use crate::model::names::Namespace;
+use crate::model::time::Timestamp;
+use crate::model::work_item::ClaimedWorkItem;
+
+/// Requests of one kind.
+pub(super) struct Batch<Q, A> {
+    requests: Vec<Q>,
+    askers: Vec<Asker<A>>,
+    answers: Vec<Result<A, StoreError>>,
+}
+
+/// Who waits for an answer, and what is free again with it.
+struct Asker<A> {
+    reply: Reply<A>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl<Q, A> Default for Batch<Q, A> {
+    fn default() -> Self {
+        Self { requests: Vec::new(), askers: Vec::new(), answers: Vec::new() }
+    }
+}
+
+impl<Q, A> Batch<Q, A> {
+    pub(super) fn push(&mut self, request: Q, reply: Reply<A>) {
+        self.requests.push(request);
+        self.askers.push(Asker { reply, _permit: None });
+    }
+
+    /// As [`Batch::push`]; the permit is given back with the answer.
+    pub(super) fn push_with(&mut self, request: Q, reply: Reply<A>, permit: OwnedSemaphorePermit) {
+        self.requests.push(request);
+        self.askers.push(Asker { reply, _permit: Some(permit) });
+    }
+
+    /// Keeps the first `room` requests, which are so many fewer then, and returns the others.
+    fn split_off(&mut self, room: &mut usize) -> Self {
+        assert_eq!(self.requests.len(), self.askers.len(), "requests are kept for another transaction");
+        let kept = self.requests.len().min(*room);
+        *room -= kept;
+        self.answers.clear();
+        let (requests, askers) = (self.requests.split_off(kept), self.askers.split_off(kept));
+        Self { requests, askers, answers: Vec::new() }
+    }
+
+    fn settle(self, outcome: &Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => {
+                assert_eq!(self.answers.len(), self.askers.len(), "every request has its answer");
+                for (asker, answer) in self.askers.into_iter().zip(self.answers) {
+                    // Whoever no longer listens does not need the answer.
+                    let _ = asker.reply.send(answer);
+                }
+            }
+            Err(error) => {
+                for asker in self.askers {
+                    let _ = asker.reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+impl<Q: Clone, A> Batch<Q, A> {
+    /// The requests, for one transaction; for more, if it may have to be done again.
+    fn requests(&mut self, afterwards: Afterwards) -> Vec<Q> {
+        match afterwards {
+            Afterwards::Spent => std::mem::take(&mut self.requests),
+            Afterwards::Kept => self.requests.clone(),
+        }
+    }
+
+    /// Decides the requests one after the other.
+    fn decide(&mut self, afterwards: Afterwards, decide: impl FnMut(Q) -> Result<A, StoreError>) {
+        self.answers = self.requests(afterwards).into_iter().map(decide).collect();
+    }
+}
+
+/// What is done with the requests of every kind, so that none is forgotten.
+macro_rules! kinds {
+    ($($kind:ident: $request:ty => $answer:ty,)*) => {
+        /// Requests, by kind.
+        #[derive(Default)]
+        pub(super) struct Kinds {
+            $(pub(super) $kind: Batch<$request, $answer>,)*
+        }
+
+        impl Kinds {
+            /// How many requests there are.
+            pub(super) fn len(&self) -> usize {
+                0 $(+ self.$kind.askers.len())*
+            }
+
+            /// Keeps the first `room` requests, and returns the others.
+            pub(super) fn split_off(&mut self, mut room: usize) -> Self {
+                Self { $($kind: self.$kind.split_off(&mut room),)* }
+            }
+
+            /// Answers everybody: with what was decided, or with why nothing was done.
+            pub(super) fn settle(self, outcome: &Result<(), StoreError>) {
+                $(self.$kind.settle(outcome);)*
+            }
+        }
+    };
+}
+
+kinds! {
+    shards: ShardRequest => Option<ShardLease>,
+    presences: Presence => Runtimes,
+    withdrawals: Withdraw => (),
+    checkpoints: CheckpointRequest => Option<Vec<CheckpointRow>>,
+    namespaces: (Vec<Namespace>, Timestamp) => (),
+    chunks: Chunk => (),
+    installations: Installation => Installed,
+    activations: Activation => Activated,
+    drains: Drain => DrainedRows,
+    coverage_marks: i64 => (),
+    action_drains: ActionDrain => DrainedRows,
+    finishes: Finish => Finished,
+    renewals: Renewal => Vec<WorkItemId>,
+    skips: WorkItemId => bool,
+    replays: Replay => Replayed,
+    sweeps: Vec<Suspect> => u64,
+    outcomes: Owned<OutcomeRecord> => Vec<bool>,
+    cancels: Cancel => Cancelled,
+    reschedules: Reschedule => Rescheduled,
+    redrives: Redrive => Vec<Redriven>,
+    resolutions: Resolve => Resolved,
+    gates: GateChange => (),
+    expiries: Owned<AdmissionRequest> => Vec<bool>,
+    admissions: Owned<AdmissionRequest> => Vec<Admission>,
+    deliveries: Delivery => Enqueued,
+    claims: ClaimRequest => Vec<ClaimedWorkItem>,
+    probes: () => (),
+}
+
+impl Kinds {
+    /// Takes out what somebody loses a lease without: it waits behind nothing else.
+    pub(super) fn take_urgent(&mut self) -> Self {
+        Self {
+            renewals: std::mem::take(&mut self.renewals),
+            shards: std::mem::take(&mut self.shards),
+            presences: std::mem::take(&mut self.presences),
+            ..Self::default()
+        }
+    }
+
+    /// Applies every request. What takes work off the store comes first, so that it counts before a claim looks; claims
+    /// come last, so that they find what the others made claimable.
+    pub(super) async fn apply(&mut self, unit: &mut Unit<'_>, afterwards: Afterwards) -> Result<(), sqlx::Error> {
+        self.namespaces.answers = installing::ensure_namespaces(unit, self.namespaces.requests(afterwards)).await?;
+        self.chunks.answers = installing::store_chunks(unit, self.chunks.requests(afterwards)).await?;
+        self.installations.answers = installing::install(unit, self.installations.requests(afterwards)).await?;
+        self.activations.answers = installing::activate(unit, self.activations.requests(afterwards)).await?;
+        let (finished, emitted) = finalize::finish(unit, self.finishes.requests(afterwards)).await?;
+        self.finishes.answers = finished;
+        self.renewals.answers = finalize::renew(unit, self.renewals.requests(afterwards)).await?;
+        self.skips.answers = finalize::skip_dead(unit, self.skips.requests(afterwards)).await?;
+        self.drains.answers = draining::apply(unit, self.drains.requests(afterwards)).await?;
+        self.coverage_marks.answers = confirm::apply(unit, self.coverage_marks.requests(afterwards)).await?;
+        self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
+        self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
+        self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.withdrawals.answers = withdrawals::apply(unit, self.withdrawals.requests(afterwards)).await?;
+        self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
+        self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
+        self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
+        self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
+        self.probes.decide(afterwards, |()| Ok(()));
+        unit.write_counters().await
+    }
+
+    /// What concerns shards and their messages, with the shards' rows held.
+    async fn apply_to_shards(
+        &mut self,
+        unit: &mut Unit<'_>,
+        emitted: Vec<Emitted>,
+        afterwards: Afterwards,
+    ) -> Result<(), sqlx::Error> {
+        let ids = self.message_ids();
+        let shard_ids = self.shard_ids(unit, &emitted).await?;
+        if shard_ids.is_empty() && ids.is_empty() && self.shards.requests.is_empty() && !self.has_owned_requests() {
+            return Ok(());
+        }
+        let mut shards = Shards::load(unit, shard_ids).await?;
+        self.shards.decide(afterwards, |request| shards.apply(unit, request));
+        self.checkpoints.answers =
+            shard_checkpoints::apply(unit, &shards, self.checkpoints.requests(afterwards)).await?;
+        outbox::emit(unit, &mut shards, emitted).await?;
+        let mut book = Book::load(unit, &mut shards, ids).await?;
+        // Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives
+        // together with an admission wins.
+        self.outcomes.decide(afterwards, |request| book.record(request));
+        self.cancels.decide(afterwards, |request| book.cancel(request));
+        self.reschedules.decide(afterwards, |request| book.reschedule(request));
+        self.redrives.decide(afterwards, |request| book.redrive(request));
+        self.resolutions.decide(afterwards, |request| book.resolve(request));
+        self.action_drains.decide(afterwards, |request| book.drain(request));
+        self.expiries.decide(afterwards, |request| book.expire(request));
+        self.admissions.decide(afterwards, |request| book.admit(request));
+        book.save(unit).await?;
+        shards.save(unit).await
+    }
+
+    /// The shards that anything here concerns.
+    async fn shard_ids(&self, unit: &mut Unit<'_>, emitted: &[Emitted]) -> Result<BTreeSet<ShardId>, sqlx::Error> {
+        let owned = self.expiries.requests.iter().chain(&self.admissions.requests).map(|request| request.lease.shard);
+        let recorded = self.outcomes.requests.iter().map(|request| request.lease.shard);
+        let asked_for = self.shards.requests.iter().map(ShardRequest::shard);
+        let kept = self.checkpoints.requests.iter().map(|request| request.lease.shard);
+        let receiving = emitted.iter().map(|emitted| emitted.shard(unit.terms.shard_count));
+        let mut shards: BTreeSet<ShardId> =
+            owned.chain(recorded).chain(asked_for).chain(kept).chain(receiving).collect();
+        shards.extend(transitions::shards_of(unit, self.commanded_ids().collect()).await?);
+        Ok(shards)
+    }
+
+    fn message_ids(&self) -> Vec<MessageId> {
+        let outcomes = self.outcomes.requests.iter().flat_map(|request| request.items.iter().map(|item| item.id));
+        let owned = self.expiries.requests.iter().chain(&self.admissions.requests);
+        let owned = owned.flat_map(|request| request.items.iter().map(|item| item.id));
+        outcomes.chain(self.commanded_ids()).chain(owned).collect()
+    }
+
+    fn commanded_ids(&self) -> impl Iterator<Item = MessageId> {
+        let cancels = self.cancels.requests.iter().map(|cancel| cancel.id);
+        let reschedules = self.reschedules.requests.iter().map(|reschedule| reschedule.id);
+        let redrives = self.redrives.requests.iter().flat_map(|redrive| redrive.ids.iter().copied());
+        let resolutions = self.resolutions.requests.iter().map(|resolve| resolve.id);
+        let drained = self.action_drains.requests.iter().flat_map(|drain| drain.ids.iter().copied());
+        cancels.chain(reschedules).chain(redrives).chain(resolutions).chain(drained)
+    }
+
+    /// Whether shard owners ask for something, though it be about no message.
+    fn has_owned_requests(&self) -> bool {
+        !self.outcomes.requests.is_empty() || !self.expiries.requests.is_empty() || !self.admissions.requests.is_empty()
+    }
+}
