@@ -188,11 +188,12 @@ async fn what_a_host_answers_decides_the_exit_code() {
         "message resolve msg_00000000000000000000000000000000 --as retry",
         "lane show sink",
         "lane pause sink",
+        "lane resume sink",
     ] {
         let failure = run(parse(&format!("forebay {what} --admin {admin}")).unwrap().verb).await.unwrap_err();
         assert!(matches!(failure, Failure::NotFound(_)), "{what}: {failure:?}");
     }
-    for what in ["lane list", "lane resume sink", "shard list", "message redrive --lane acme/sink"] {
+    for what in ["lane list", "shard list", "message redrive --lane acme/sink"] {
         for format in ["", " --json"] {
             run(parse(&format!("forebay {what}{format} --admin {admin}")).unwrap().verb).await.unwrap();
         }

@@ -43,14 +43,31 @@ fn an_address_that_could_not_be_called_is_refused_with_its_line() {
                 [destinations.c]\nurl = 'http://c.example:0/'\n[readers.d]\npack = 'd'\norigin = 'http://256.1.1.1'\n\
                 [checkpoints]\nbucket = 'b'\nendpoint = 'https://s3.example:70000'\naccess_key_id = 'i'\n\
                 secret_access_key = 's'\n";
-    check_refused(file, &[], expect![[r#""#]]);
+    check_refused(
+        file,
+        &[],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 12: `checkpoints.endpoint` has no port from 1 to 65535 behind its host's `:`, like https://s3.example.com:9000
+          forebay.toml line 2: `destinations.a.url` has the host `127.1`, which is neither an IP address in its usual spelling nor a DNS name
+          forebay.toml line 4: `destinations.b.url` has no port from 1 to 65535 behind its host's `:`
+          forebay.toml line 6: `destinations.c.url` has no port from 1 to 65535 behind its host's `:`
+          forebay.toml line 9: `readers.d.origin` has the host `256.1.1.1`, which is neither an IP address in its usual spelling nor a DNS name"#]],
+    );
 }
 
 #[test]
 fn a_number_that_no_key_can_have_is_named() {
     let file = "[inbound]\nworkers_per_pack = 18446744073709551616\n\n[destinations.a]\nurl = 'http://a/'\n\
                 weight = 0xffffffffffffffffff\n";
-    check_refused(file, &[], expect![[r#""#]]);
+    check_refused(
+        file,
+        &[],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 6: `destinations.a.weight` is a number beyond those from -9223372036854775808 to 9223372036854775807
+          forebay.toml line 2: `inbound.workers_per_pack` is a number beyond those from -9223372036854775808 to 9223372036854775807"#]],
+    );
 }
 
 // FLG-1

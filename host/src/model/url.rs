@@ -71,7 +71,10 @@ pub fn port_of(url: &Uri) -> Result<u16, UrlError> {
     let behind = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, behind)| behind);
     match behind.strip_prefix(authority.host()).unwrap_or(behind) {
         "" => Ok(if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 }),
-        _ => authority.port_u16().filter(|port| *port > 0).ok_or(UrlError::Port),
+        port => {
+            let digits = port.strip_prefix(':').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+            digits.and_then(|digits| digits.parse().ok()).filter(|port| *port > 0).ok_or(UrlError::Port)
+        }
     }
 }
 
