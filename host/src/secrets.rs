@@ -143,6 +143,16 @@ impl Secrets {
         Ok(Self { shared: Arc::new(Shared { directory: opened, env, files: Mutex::new(HashMap::new()) }) })
     }
 
+    /// Of a directory that holds nothing: what would be found in one that is not there yet.
+    pub fn none(env: Env) -> Result<Self, SecretError> {
+        let unusable = |error: io::Error| SecretError::Unusable {
+            what: "directory".to_owned(),
+            reason: format!("cannot be stood in for: {error}"),
+        };
+        let empty = tempfile::tempdir().map_err(unusable)?;
+        Self::open(empty.path(), env)
+    }
+
     /// The secrets of this name, newest first, at least one. A changed file is seen within [`RECHECK_AFTER`].
     ///
     /// Reads a small local file at most once in that time and a map otherwise, so that it may be called where a thread

@@ -53,6 +53,11 @@ pub fn start_author_logging() -> Result<(), TelemetryError> {
     Ok(())
 }
 
+/// Whether the environment's filter, if it has one, can be used.
+pub fn check_filter() -> Result<(), TelemetryError> {
+    filter("").map(|_| ())
+}
+
 /// The filter of the environment, or else this one.
 fn filter(otherwise: &str) -> Result<EnvFilter, TelemetryError> {
     match std::env::var(FILTER_VARIABLE) {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
@@ -12,10 +12,11 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
 use super::error::ApiError;
+use super::visitors::Visitor;
 use crate::secrets::Secret;
 
-/// Requests that are worked on at once; the next one is answered `503`.
-const REQUESTS_MAX: usize = 32;
+/// Requests that are worked on at once; the next one is answered `503`. Probes are not among them.
+pub(super) const REQUESTS_MAX: usize = 32;
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one may take that reads, compiles or runs packs, or moves their work.
@@ -24,8 +25,12 @@ const PACK_REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 const PACK_PATHS: &str = "/api/v1/packs";
 /// What ends the paths of those that run events again.
 const VERIFY_PATH: &str = "/verify";
-/// What anybody may ask who reaches the listener: probes carry no token.
+/// What anybody may ask who reaches the listener: probes carry no token. However many ask, they cost no more than one does.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Who asks is an operator: with the token, or on this machine if there is none. An extension of such requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operator;
 
 /// The door of the admin listener.
 pub(super) struct Gate {
@@ -38,19 +43,37 @@ impl Gate {
         Self { token, permits: Semaphore::new(REQUESTS_MAX) }
     }
 
-    fn admit(&self, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+    /// Whether it is an operator who asks. `None` if it does not matter.
+    fn admit(&self, is_open: bool, headers: &HeaderMap) -> Result<Option<Operator>, ApiError> {
         match &self.token {
-            None => check_local(headers),
-            Some(_) if OPEN_PATHS.contains(&path) => Ok(()),
-            Some(token) => check_token(token, headers),
+            None => check_local(headers).map(|()| Some(Operator)),
+            Some(token) => match check_token(token, headers) {
+                Ok(()) => Ok(Some(Operator)),
+                Err(_) if is_open => Ok(None),
+                Err(refusal) => Err(refusal),
+            },
         }
     }
 }
 
 /// Lets a request pass, or answers it.
-pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    if let Err(refusal) = gate.admit(request.uri().path(), request.headers()) {
-        return refusal.into_response();
+pub(super) async fn guard(
+    State(gate): State<Arc<Gate>>,
+    Extension(visitor): Extension<Arc<Visitor>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let is_open = OPEN_PATHS.contains(&request.uri().path());
+    match gate.admit(is_open, request.headers()) {
+        Ok(Some(operator)) => drop(request.extensions_mut().insert(operator)),
+        Ok(None) => {}
+        Err(refusal) => return refusal.into_response(),
+    }
+    if is_open {
+        return next.run(request).await;
+    }
+    if !visitor.let_in() {
+        return ApiError::Busy.into_response();
     }
     let Ok(_permit) = gate.permits.try_acquire() else {
         return ApiError::Busy.into_response();

@@ -175,6 +175,10 @@ impl ApiError {
 /// Why it is too late, in words.
 fn too_late(too_late: &TooLate) -> String {
     match too_late {
+        TooLate::Stands(MessageState::Uncertain) => {
+            "the message is uncertain: find out whether it arrived, then settle it with `forebay message resolve`"
+                .to_owned()
+        }
         TooLate::Stands(state) => format!("the message is {}", state.as_str()),
         TooLate::MayHaveArrived(state) => format!(
             "the message is {}, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`",

@@ -6,7 +6,7 @@ use axum::extract::rejection::BytesRejection;
 use bytes::Bytes;
 
 use super::error::ApiError;
-use super::packs::supervisor;
+use super::packs::{check_installed, supervisor};
 use super::parameters::{Parameters, PathId, read};
 use super::{AdminParts, Stage, wire};
 use crate::claim::WantedAnswer;
@@ -121,6 +121,9 @@ pub(super) async fn verify_last(
     let pack = wish.pack.as_deref().map(str::parse::<PackName>).transpose();
     let pack = pack.map_err(|error| ApiError::Invalid(format!("`pack` is wrong: {error}")))?;
     let supervisor = supervisor(&parts)?;
+    if let Some(pack) = &pack {
+        check_installed(&parts, pack).await?;
+    }
     // It takes as much as a preview, and no more than one of either runs.
     let leave = supervisor.begin_upload()?;
     Ok(Json(supervisor.verify_last(pack, wish.last, &leave).await?.into()))

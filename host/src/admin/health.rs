@@ -1,20 +1,27 @@
 //! Whether the host lives and works, and its figures.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
+use tokio::sync::Mutex;
 
+use super::access::Operator;
 use super::{AdminParts, Stage, wire};
 use crate::store::{Stats, Store};
 use crate::timeline::ShardTrouble;
 
 /// How long the store may take to show that it answers.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// For how long everybody who asks is told what was found.
+const PROBE_FRESH: Duration = Duration::from_secs(1);
+/// What is told instead of reasons to whom they are no business of: they name packs, hosts and errors.
+const REASONS_HELD_BACK: &str = "the reasons are told to those who send the admin token";
 /// How Prometheus names its text format.
 const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -40,12 +47,44 @@ pub(super) async fn healthz() -> Json<wire::Health> {
     Json(wire::Health { healthy: true })
 }
 
+/// What was last found of the store. Those who ask meanwhile wait for what one finds out: a crowd costs no more than one.
+#[derive(Default)]
+pub(super) struct StoreProbe {
+    last: Mutex<Option<Probed>>,
+}
+
+#[derive(Clone)]
+struct Probed {
+    /// By the monotonic clock.
+    at: Duration,
+    trouble: Option<String>,
+}
+
+impl StoreProbe {
+    async fn trouble(&self, parts: &AdminParts) -> Option<String> {
+        let mut last = self.last.lock().await;
+        let clock = &parts.env.clock;
+        if let Some(probed) = &*last
+            && clock.monotonic().saturating_sub(probed.at) < PROBE_FRESH
+        {
+            return probed.trouble.clone();
+        }
+        let trouble = store_trouble(&parts.store).await;
+        *last = Some(Probed { at: clock.monotonic(), trouble: trouble.clone() });
+        trouble
+    }
+}
+
 /// Whether the host takes deliveries and works them off.
-pub(super) async fn readyz(State(parts): State<AdminParts>) -> Response {
-    let stage = parts.stage.borrow().clone();
+pub(super) async fn readyz(
+    State(parts): State<AdminParts>,
+    Extension(probe): Extension<Arc<StoreProbe>>,
+    operator: Option<Extension<Operator>>,
+) -> Response {
     // A set: the supervisor probes the store too, and says so in the same words.
     let mut reasons = BTreeSet::new();
-    reasons.extend(store_trouble(&parts.store).await);
+    reasons.extend(probe.trouble(&parts).await);
+    let stage = parts.stage.borrow().clone();
     match stage {
         Stage::Starting => {
             reasons.insert("the host is starting".to_owned());
@@ -53,13 +92,18 @@ pub(super) async fn readyz(State(parts): State<AdminParts>) -> Response {
         Stage::Stopping => {
             reasons.insert("the host is shutting down".to_owned());
         }
-        Stage::Serving { supervisor, timeline } => {
+        Stage::Serving { supervisor, timeline, .. } => {
             reasons.extend(supervisor.readiness().reasons);
             reasons.extend(timeline_trouble(timeline.troubles_now(), timeline.is_looked_after()));
         }
     }
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = wire::Readiness { ready: reasons.is_empty(), reasons: reasons.into_iter().collect() };
+    let ready = reasons.is_empty();
+    let reasons = match operator {
+        None if !ready => vec![REASONS_HELD_BACK.to_owned()],
+        Some(_) | None => reasons.into_iter().collect(),
+    };
+    let body = wire::Readiness { ready, reasons };
     (status, Json(body)).into_response()
 }
 

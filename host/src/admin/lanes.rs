@@ -13,7 +13,7 @@ use crate::model::failure;
 use crate::model::ids::MessageId;
 use crate::model::message::MessageState;
 use crate::model::names::{DestinationName, Namespace};
-use crate::store::{GateChange, MessageFilter, PageRequest, Redriven, SetBy};
+use crate::store::{GateChange, GateRow, MessageFilter, PageRequest, Redriven, SetBy};
 use crate::timeline::Timeline;
 
 /// Messages that one answer of a lane's redrive is about.
@@ -58,18 +58,38 @@ pub(super) async fn set_gate(
     let namespace: Option<Namespace> = wish.namespace.as_deref().map(|text| parse("namespace", text)).transpose()?;
     let gate = Gate::ALL.into_iter().find(|gate| gate.as_str() == wish.gate);
     let gate = gate.ok_or_else(|| ApiError::Invalid("`gate` must be one of open, paused, closed".to_owned()))?;
-    // What was shut may be opened even if it is not configured any more.
-    if gate != Gate::Open && timeline(&parts).is_some_and(|timeline| !timeline.can_call(&destination)) {
-        return Err(ApiError::NotFound {
-            what: format!("destination {destination} in the configuration of this host"),
-        });
-    }
+    check_target(&parts, &destination, namespace.as_ref(), gate).await?;
     let reason = wish.reason.clone().map(failure::cut);
     let now = parts.env.now();
     let change = GateChange { destination, namespace, gate, reason, by: SetBy::Operator, now };
-    tracing::info!(destination = %change.destination, gate = gate.as_str(), "an operator set a gate");
+    let namespace = change.namespace.as_ref().map_or("all", Namespace::as_str);
+    tracing::info!(destination = %change.destination, namespace, gate = gate.as_str(), "an operator set a gate");
     parts.store.set_gate(change).await?;
     Ok(Json(wish))
+}
+
+/// Refuses a gate of what this host does not know: somebody mistyped. What was shut may be opened even if it is not configured
+/// any more.
+async fn check_target(
+    parts: &AdminParts,
+    destination: &DestinationName,
+    namespace: Option<&Namespace>,
+    gate: Gate,
+) -> Result<(), ApiError> {
+    let Stage::Serving { supervisor, timeline, .. } = parts.stage.borrow().clone() else { return Ok(()) };
+    let unknown = if !timeline.can_call(destination) {
+        format!("destination {destination}")
+    } else if let Some(namespace) = namespace.filter(|namespace| !supervisor.serves(namespace)) {
+        format!("namespace {namespace}")
+    } else {
+        return Ok(());
+    };
+    let is_of_it =
+        |row: &GateRow| row.destination == *destination && (namespace.is_none() || row.namespace.as_ref() == namespace);
+    if gate == Gate::Open && parts.store.gates().await?.iter().any(is_of_it) {
+        return Ok(());
+    }
+    Err(ApiError::NotFound { what: format!("{unknown} in the configuration of this host") })
 }
 
 /// Sends dead messages of a lane again, a page of them.

@@ -6,36 +6,38 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::visitors::{Visitor, Visitors};
 use crate::env;
 
-/// Connections at once; further ones wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may take to send the head of a request, and may be idle.
+/// How long a connection of somebody who was let in may take to send the head of a request, and may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a stranger may take to send the head of its first request.
+pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after the system could not give a connection (out of descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until `stop` is cancelled, and returns once every connection has ended.
-pub(super) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// Accepts until `stop` is cancelled, and returns once every connection has ended. `patience` is had with strangers.
+pub(super) async fn serve(listener: TcpListener, router: Router, patience: Duration, stop: CancellationToken) {
+    let visitors = Visitors::new();
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = accept(&listener, &visitors) => accepted,
         };
         match accepted {
-            Ok((stream, permit)) => {
-                let connection = converse(stream, router.clone(), stop.clone(), permit);
+            Ok((stream, visitor)) => {
+                let connection = converse(stream, router.clone(), patience, stop.clone(), visitor);
                 env::spawn("admin connection", connections.track_future(connection));
             }
             Err(error) => {
@@ -48,32 +50,69 @@ pub(super) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
     connections.wait().await;
 }
 
-async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+/// The newest comes first: it is accepted before there is room for it, and others make that room.
+async fn accept(listener: &TcpListener, visitors: &Arc<Visitors>) -> io::Result<(TcpStream, Arc<Visitor>)> {
     let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+    Ok((stream, visitors.receive().await))
 }
 
-/// One connection, until its peer or `stop` ends it.
-async fn converse(stream: TcpStream, router: Router, stop: CancellationToken, permit: OwnedSemaphorePermit) {
-    let service = service_fn(move |request| {
-        let request: http::Request<hyper::body::Incoming> = request;
-        router.clone().oneshot(request.map(Body::new))
+/// One connection, until its peer, `stop`, its own slowness or the need for its place ends it.
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    patience: Duration,
+    stop: CancellationToken,
+    visitor: Arc<Visitor>,
+) {
+    let asking = visitor.clone();
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        asking.ask();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(asking.clone());
+        answer(router.clone(), request, asking.clone())
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
+    let mut dismissed = std::pin::pin!(dismissal(&visitor, patience));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = dismissed.as_mut() => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = dismissed => return,
+            }
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "an admin connection ended early");
     }
-    drop(permit);
+}
+
+/// A stranger gets one answer: the next one needs its place.
+async fn answer(
+    router: Router,
+    request: http::Request<Body>,
+    visitor: Arc<Visitor>,
+) -> Result<Response, std::convert::Infallible> {
+    let mut response = router.oneshot(request).await?;
+    if !visitor.is_known() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+/// Waits until a stranger that has asked nothing has to go.
+async fn dismissal(visitor: &Visitor, patience: Duration) {
+    tokio::select! {
+        () = visitor.must_go() => {}
+        () = env::sleep(patience) => {}
+    }
+    if !visitor.is_waiting() {
+        std::future::pending::<()>().await;
+    }
 }

@@ -125,6 +125,10 @@ fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Due, ApiError> {
             return Err(ApiError::Invalid("give either `due_at` or `delay_ms`".to_owned()));
         }
     };
+    // As for a guest's: a time before that is a slip, not a wish.
+    if matches!(due, Due::At(due_at) if due_at < Timestamp::from_millis(0)) {
+        return Err(ApiError::Invalid("the new time must not be before 1970".to_owned()));
+    }
     let is_too_far = match due {
         Due::At(due_at) => due_at > now + DELAY_MAX,
         Due::After(delay) => delay > DELAY_MAX,

@@ -26,6 +26,7 @@
 //!   loopback, and answers only what names it by a loopback name: a web page that rebinds its own name reaches nothing.
 //! - A secret is in no answer. Bodies are cut to [`BODY_SHOWN_BYTES_MAX`].
 //! - Connections, requests, time and pages are bounded; nothing here competes with admission or delivery.
+//! - The probes are answered whatever else is asked, and whoever holds connections without asking (`visitors`).
 //! - What goes over the wire is defined in [`wire`], apart from the model.
 
 mod access;
@@ -41,6 +42,7 @@ mod queue;
 mod shards;
 #[cfg(test)]
 mod tests;
+mod visitors;
 mod why;
 pub mod wire;
 mod work_items;
@@ -48,7 +50,7 @@ mod work_items;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
 use axum::routing::{get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -57,6 +59,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
+use crate::publish::Publisher;
 use crate::secrets::Secret;
 use crate::store::Store;
 use crate::supervise::Supervisor;
@@ -101,6 +104,8 @@ pub enum Stage {
         supervisor: Supervisor,
         /// Delivers messages.
         timeline: Timeline,
+        /// Calls their destinations.
+        publisher: Publisher,
     },
     /// It takes nothing new.
     Stopping,
@@ -108,7 +113,7 @@ pub enum Stage {
 
 /// Serves until `stop` is cancelled, then answers what has been asked and returns.
 pub async fn serve(listener: TcpListener, options: AdminOptions, parts: AdminParts, stop: CancellationToken) {
-    listener::serve(listener, router(options, parts), stop).await;
+    listener::serve(listener, router(options, parts), listener::STRANGER_TIMEOUT, stop).await;
 }
 
 fn router(options: AdminOptions, parts: AdminParts) -> Router {
@@ -149,6 +154,7 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .layer(Extension(Arc::new(health::StoreProbe::default())))
         .layer(middleware::from_fn_with_state(gate, access::guard))
         .with_state(parts)
 }

@@ -127,6 +127,14 @@ fn parse_against(text: &str) -> Result<Against, ApiError> {
     }
 }
 
+/// Refuses the name of a pack that was never installed: an answer about nothing would look like good news.
+pub(super) async fn check_installed(parts: &AdminParts, pack: &PackName) -> Result<(), ApiError> {
+    match parts.store.list_generations(Some(pack)).await?.is_empty() {
+        true => Err(ApiError::NotFound { what: format!("pack {pack}") }),
+        false => Ok(()),
+    }
+}
+
 /// What changes generations, once the host serves.
 pub(super) fn supervisor(parts: &AdminParts) -> Result<Supervisor, ApiError> {
     match &*parts.stage.borrow() {

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 
 use super::error::ApiError;
+use super::packs::check_installed;
 use super::parameters::{Parameters, PathId};
 use super::{AdminParts, Stage, wire};
 use crate::execute::SERVED_WORK_TYPES;
@@ -37,6 +38,7 @@ pub(super) async fn peek(
     if !(1..=PEEK_ROWS_MAX).contains(&rows_max) {
         return Err(ApiError::Invalid(format!("`limit` is a whole number from 1 to {PEEK_ROWS_MAX}")));
     }
+    check_installed(&parts, &pack).await?;
     let loaded = match &*parts.stage.borrow() {
         Stage::Serving { supervisor, .. } => supervisor.loaded_generations(&pack),
         Stage::Starting | Stage::Stopping => Vec::new(),

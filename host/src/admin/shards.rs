@@ -15,7 +15,7 @@ use crate::timeline::Asked;
 pub(super) async fn list(
     State(parts): State<AdminParts>,
     parameters: Parameters,
-) -> Result<Json<Vec<wire::Shard>>, ApiError> {
+) -> Result<Json<wire::Shards>, ApiError> {
     parameters.finish()?;
     let (looked, troubles) = match timeline(&parts) {
         Some(timeline) => (timeline.look().await, timeline.troubles()),
@@ -38,7 +38,7 @@ pub(super) async fn list(
             ..wire::Shard::from(row)
         }
     });
-    Ok(Json(shards.collect()))
+    Ok(Json(wire::Shards { items: shards.collect() }))
 }
 
 /// Has a checkpoint of a shard be made now.

@@ -7,7 +7,7 @@ use super::error::ApiError;
 use super::lanes::timeline;
 use super::messages::find;
 use super::parameters::PathId;
-use super::{AdminParts, wire};
+use super::{AdminParts, Stage, wire};
 use crate::lanes::Held;
 use crate::model::destination_lane::Gate;
 use crate::model::ids::MessageId;
@@ -29,7 +29,7 @@ pub(super) async fn why(
     let entry = &detail.summary.entry;
     let shard = parts.store.shard_of(&entry.namespace, &entry.destination);
     let mut words = match entry.state {
-        MessageState::Scheduled | MessageState::RetryWait => waiting(&parts, shard, entry).await?,
+        MessageState::Scheduled | MessageState::RetryWait => waiting(&parts, shard, &detail).await?,
         state => ended(&detail, state),
     };
     if entry.state.waits() && is_unsettled(entry.state, detail.uncertain_attempts) {
@@ -48,7 +48,8 @@ pub(super) async fn why(
     }))
 }
 
-async fn waiting(parts: &AdminParts, shard: ShardId, entry: &MessageEntry) -> Result<Words, ApiError> {
+async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> Result<Words, ApiError> {
+    let entry = &detail.summary.entry;
     if entry.state == MessageState::Scheduled && entry.due_at > parts.env.now() {
         let explanation = format!("It is not due before {}.", wire::rfc3339(entry.due_at));
         let advice = Some(format!("To send it now: forebay message reschedule {} --in 0s", entry.id));
@@ -59,7 +60,18 @@ async fn waiting(parts: &AdminParts, shard: ShardId, entry: &MessageEntry) -> Re
         None => None,
     };
     if let Some(held) = asked {
-        return Ok(held_words(held, entry));
+        let mut words = held_words(held, entry);
+        if let (Held::CircuitOpen | Held::RetryBackoff, Some(error)) = (held, &detail.error) {
+            words.explanation = format!("{} What its own last attempt came to: {error}.", words.explanation);
+        }
+        return Ok(match obstacle(parts, held, entry) {
+            Some(obstacle) => Words {
+                explanation: format!("This host cannot send it: {obstacle}."),
+                advice: Some("It is tried again by itself once that is mended; no attempt is lost to it.".to_owned()),
+                ..words
+            },
+            None => words,
+        });
     }
     // Another runtime knows; the store says what it can.
     let gates = parts.store.gates().await?;
@@ -85,6 +97,17 @@ async fn waiting(parts: &AdminParts, shard: ShardId, entry: &MessageEntry) -> Re
         },
         None => held_words(Held::Recovering, entry),
     })
+}
+
+/// What this host itself lacks for a message whose attempts fail, so that nobody looks for it at the destination.
+fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<String> {
+    if !matches!(held, Held::CircuitOpen | Held::RetryBackoff | Held::LaneFull | Held::Fairness) {
+        return None;
+    }
+    match &*parts.stage.borrow() {
+        Stage::Serving { publisher, .. } => publisher.obstacle(&entry.namespace, &entry.destination),
+        Stage::Starting | Stage::Stopping => None,
+    }
 }
 
 /// What to do about an attempt of which nobody knows what it did.

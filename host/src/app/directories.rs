@@ -1,10 +1,12 @@
 //! The directories of a host. Whatever they hold belongs to its operator alone.
 
 use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::{Launch, StartError};
+use crate::store;
 
 /// Readable and writable by the host's user only.
 const MODE: u32 = 0o700;
@@ -42,6 +44,42 @@ pub(super) fn prepare(launch: &Launch) -> Result<Directories, StartError> {
     tempfile::tempfile_in(&directories.data)
         .map_err(|error| unusable(&directories.data, format!("the data directory cannot be written to: {error}")))?;
     Ok(directories)
+}
+
+/// Whether a directory can be written to, or made where it is to be. Leaves nothing behind.
+pub(super) fn check(path: &Path) -> Result<(), String> {
+    if path.as_os_str().as_bytes().contains(&0) {
+        return Err("it has a NUL byte in its name".to_owned());
+    }
+    let existing = path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+    if !existing.is_dir() {
+        return Err(format!("{} is not a directory", existing.display()));
+    }
+    tempfile::tempfile_in(existing)
+        .map(drop)
+        .map_err(|error| format!("{} cannot be written to: {error}", existing.display()))
+}
+
+/// Refuses a data directory that holds what belongs to a store, and no store: a disk that is not mounted, a restoration that
+/// was not finished. To begin anew there would make the loss look like an empty house.
+pub(super) fn check_store(data: &Path) -> Result<(), StartError> {
+    if !store::is_missing(data) {
+        return Ok(());
+    }
+    let holds_something = |name: &&str| std::fs::read_dir(data.join(name)).is_ok_and(|mut held| held.next().is_some());
+    let left: Vec<&str> = ["timeline", "checkpoints"].into_iter().filter(holds_something).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let left = left.join(" and ");
+    Err(unusable(
+        data,
+        format!(
+            "it holds {left} of a store, and the store's database forebay.sqlite is missing or empty: mount the right disk, or \
+             restore the database from a backup; to begin with an empty store, move {left} away"
+        ),
+    ))
 }
 
 /// Where the operator's secrets are.

@@ -1,14 +1,14 @@
 //! The doctor: what a host needs at its start, looked at one by one and without starting anything. A start stops at the
 //! first thing that is wrong; this names them all, and what each takes.
 
+mod surroundings;
+
 use std::fmt::Display;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{Launch, descriptors, directories, options, packs, token};
 use crate::config::{Config, ConfigError};
 use crate::env::Env;
-use crate::secrets::Secrets;
 use crate::store::{
     self, Behaviour, CoverageGap, Examination, Examined, MigrationReport, Miscount, PACKET_BYTES_ADVISED,
     PACKET_BYTES_MIN, ServerFacts, StoreError,
@@ -86,9 +86,10 @@ pub async fn diagnose(config: Result<Config, ConfigError>, launch: &Launch) -> V
         Ok(None) => Finding::ok("admin token", "none: the admin listener is on loopback"),
         Err(error) => Finding::refusal("admin token", &error),
     });
+    findings.extend(surroundings::settings(&config));
     findings.extend(launch.packs.iter().map(|path| pack(path)));
-    findings.push(secrets(launch, &env));
-    findings.push(data_directory(&launch.data));
+    findings.extend(surroundings::secrets(&config, launch, &env));
+    findings.extend(surroundings::directories(&launch.data));
     findings.extend(database(&config, launch, &env).await);
     findings
 }
@@ -103,47 +104,14 @@ fn pack(path: &Path) -> Finding {
     }
 }
 
-fn secrets(launch: &Launch, env: &Env) -> Finding {
-    let directory = directories::secrets(launch);
-    if launch.secrets.is_none() && !directory.exists() {
-        return Finding::ok("secrets", format_args!("{} is made at the first start", directory.display()));
-    }
-    match Secrets::open(&directory, env.clone()) {
-        Ok(_) => Finding::ok("secrets", format_args!("{} can be read", directory.display())),
-        Err(error) => Finding::failure("secrets", error, "make the directory, or give another one with --secrets"),
-    }
-}
-
-fn data_directory(path: &Path) -> Finding {
-    const NAME: &str = "data directory";
-    let shown = path.display();
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let remedy = "nothing, if this is to be a new store; else give the right one with --data";
-            return Finding::warning(NAME, format_args!("{shown} is not there: the first start makes it"), remedy);
-        }
-        Err(error) => return Finding::failure(NAME, format_args!("{shown}: {error}"), "let the host's user read it"),
-    };
-    if let Err(error) = tempfile::tempfile_in(path) {
-        let remedy = "free its disk, or give it to the host's user (chown), and run the doctor as that user";
-        return Finding::failure(NAME, format_args!("{shown} cannot be written to: {error}"), remedy);
-    }
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Finding::warning(
-            NAME,
-            format_args!("{shown} is open to other users"),
-            format_args!("chmod 700 {shown}"),
-        );
-    }
-    Finding::ok(NAME, format_args!("{shown} can be written to"))
-}
-
 async fn database(config: &Config, launch: &Launch, env: &Env) -> Vec<Finding> {
     let url = match options::shared_database(config) {
         Ok(url) => url,
         Err(error) => return vec![Finding::refusal("database", &error)],
     };
+    if let (None, Err(error)) = (&url, directories::check_store(&launch.data)) {
+        return vec![Finding::refusal("database", &error)];
+    }
     match store::examine(&launch.data, url.as_ref(), env).await {
         Ok(Examined::Missing) => vec![Finding::ok("database", "there is none yet: the first start creates it")],
         Ok(Examined::InUse) => {
@@ -331,6 +299,75 @@ mod tests {
         let unreadable =
             Config::load(&crate::config::Sources { file: Some(Path::new("/no/such")), ..Default::default() });
         assert_eq!(diagnose(unreadable, &launch).await[0].health, Health::Failure);
+    }
+
+    fn seen<'f>(findings: &'f [Finding], name: &str) -> Vec<(Health, &'f str)> {
+        let of_name = findings.iter().filter(|finding| finding.name == name);
+        of_name.map(|finding| (finding.health, finding.seen.as_str())).collect()
+    }
+
+    fn pack(folder: &Path, name: &str) -> std::path::PathBuf {
+        let manifest = format!(
+            "name = \"{name}\"\nversion = \"0.1.0\"\n[build]\nkind = \"rust\"\n[[routes]]\npath = \"{name}\"\n\
+             verify = \"standard-webhooks\"\nsecret = \"{name}\"\n"
+        );
+        let path = folder.join(format!("{name}.fpk"));
+        std::fs::write(&path, crate::guest::PackFile::encode(&manifest, b"no matter").unwrap()).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn secrets_that_are_named_are_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = folder.path().join("secrets");
+        std::fs::create_dir(&secrets).unwrap();
+        let launch = Launch {
+            packs: vec![pack(folder.path(), "inx")],
+            secrets: Some(secrets.clone()),
+            ..launch(&folder.path().join("data"))
+        };
+        let keys = [("destinations.out.url", "http://a.example/"), ("destinations.out.secret", "outx")];
+        let look = async |namespaces: &str| {
+            let keys = [&keys[..], &[("namespaces", namespaces)]].concat();
+            diagnose(Ok(config(&keys)), &launch).await
+        };
+        let findings = look("default").await;
+        let found = seen(&findings, "secrets");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0].0, Health::Failure);
+        assert!(found[0].1.starts_with("route `inx` of pack `inx`: there is no secret `inx`"), "{found:?}");
+        assert!(found[1].1.starts_with("destination `out`: there is no secret `outx`"), "{found:?}");
+
+        std::fs::write(secrets.join("inx"), "whsec_!!!notbase64\n").unwrap();
+        std::fs::create_dir(secrets.join("acme")).unwrap();
+        std::fs::write(secrets.join("acme/outx"), "whsec_c2VjcmV0\n").unwrap();
+        let findings = look("acme, globex").await;
+        let found = seen(&findings, "secrets");
+        assert_eq!(found[0].0, Health::Failure);
+        assert!(found[0].1.contains("is no key") && !found[0].1.contains("notbase64"), "{found:?}");
+        assert_eq!(found[1].0, Health::Warning, "one tenant has it: {found:?}");
+
+        std::fs::write(secrets.join("inx"), "whsec_c2VjcmV0\n").unwrap();
+        std::fs::write(secrets.join("outx"), "whsec_c2VjcmV0\n").unwrap();
+        let findings = look("acme, globex").await;
+        assert_eq!(seen(&findings, "secrets").len(), 1);
+        assert_eq!(health(&findings, "secrets"), Health::Ok);
+    }
+
+    #[tokio::test]
+    async fn every_place_that_a_start_would_stop_at_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        for file in ["timeline", "cache"] {
+            std::fs::write(directory.path().join(file), "").unwrap();
+        }
+        let keys = [("publish.ca_file", "/nope"), ("checkpoints.folder", "/proc/x")];
+        let findings = diagnose(Ok(config(&keys)), &launch(directory.path())).await;
+        let found = seen(&findings, "data directory");
+        for file in ["timeline", "cache"] {
+            assert!(found.iter().any(|(health, seen)| *health == Health::Failure && seen.contains(file)), "{found:?}");
+        }
+        assert_eq!(health(&findings, "certificate authorities"), Health::Failure);
+        assert_eq!(health(&findings, "checkpoints"), Health::Failure);
     }
 
     #[test]

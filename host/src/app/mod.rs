@@ -13,9 +13,11 @@
 //! - A stop takes no longer than it is given. What is left by then is left to its leases; nothing is lost.
 //! - This is the one place that sees every module. Nothing imports it but the command line and the tests.
 
+mod check;
 mod descriptors;
 mod directories;
 mod doctor;
+mod needs;
 mod options;
 mod packs;
 mod running;
@@ -30,22 +32,24 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use crate::admin;
+use crate::claim;
 use crate::env::Env;
 use crate::execute::{self, HttpCaller};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{self, RouteTable};
 use crate::model::ids::RuntimeId;
+use crate::model::pack::Manifest;
 use crate::outbound::{Client, ClientError};
 use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
-use crate::store::{Store, StoreError};
+use crate::store::{self, Store, StoreError};
 use crate::supervise::{self, SuperviseError};
 use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
 
 pub use crate::config::{Config, ConfigError, FlagSetting, Sources, reference};
+pub use check::{check, check_environment};
 pub use doctor::{Finding, Health, diagnose};
-pub use options::check;
 pub use running::{Running, ShutdownError};
 
 /// What a host is started with beside its configuration.
@@ -163,7 +167,10 @@ impl App {
         describe_metrics();
         descriptors::provide(&config)?;
         let packs = packs::read(&launch.packs)?;
-        let token = token::read(config.admin.token.as_ref())?;
+        let token = token::read(config.admin.token.as_ref()).map_err(StartError::Token)?;
+        if options::shared_database(&config)?.is_none() {
+            directories::check_store(&launch.data)?;
+        }
         let directories = directories::prepare(&launch)?;
         let intake = listen("intake", config.intake.listen).await?;
         let admin = listen("admin", config.admin.listen).await?;
@@ -191,9 +198,11 @@ impl App {
 /// Tells the recorder what the metrics of every module mean.
 fn describe_metrics() {
     admin::describe();
+    claim::describe();
     execute::describe();
     intake::describe();
     publish::describe();
+    store::describe();
     supervise::describe();
     timeline::describe();
 }
@@ -214,10 +223,12 @@ async fn start_work(
     running.start_timeline(options::timeline(config, directories), config, runtime).await?;
     let routes = RouteTable::empty();
     let client = Client::new(&options::outbound(config, running.addresses()))?;
+    let manifests: Vec<Manifest> = packs.iter().map(|pack| pack.manifest.clone()).collect();
     let caller = Arc::new(HttpCaller::new(client, secrets.clone(), config.readers.clone()));
     running
         .start_supervisor(options::supervise(config, directories, &guests), packs, guests, caller, routes.clone())
         .await?;
+    needs::warn(&needs::look(config, &routes, &manifests, &secrets));
     running.serve_intake(intake, options::intake(config), routes, secrets);
     Ok(())
 }

@@ -52,17 +52,13 @@ pub(super) fn check_packet(config: &Config, packet: u64) -> Result<(), StartErro
 
 /// The database that the host shares with others, if it does.
 pub(super) fn shared_database(config: &Config) -> Result<Option<DatabaseUrl>, StartError> {
-    config.database_url.as_ref().map(database_url).transpose()
+    parse_database(config).map_err(StartError::Database)
 }
 
-/// Refuses, before anything is started, what only the module that a setting is for can tell to be wrong.
-pub fn check(config: &Config) -> Result<(), StartError> {
-    config.database_url.as_ref().map(database_url).transpose().map(|_| ())
-}
-
-fn database_url(url: &Secret) -> Result<DatabaseUrl, StartError> {
-    let url = std::str::from_utf8(url.expose()).map_err(|error| StartError::Database(error.to_string()))?;
-    url.parse().map_err(StartError::Database)
+/// The same, or what is wrong with its URL.
+pub(super) fn parse_database(config: &Config) -> Result<Option<DatabaseUrl>, String> {
+    let parse = |url: &Secret| std::str::from_utf8(url.expose()).map_err(|error| error.to_string())?.parse();
+    config.database_url.as_ref().map(parse).transpose()
 }
 
 pub(super) fn guest(config: &Config, directories: &Directories) -> GuestOptions {

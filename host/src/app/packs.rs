@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::StartError;
-use crate::guest::{PACK_BYTES_MAX, PackFile};
+use crate::guest::{PackFile, read_pack_file};
 
 /// Reads and checks every file, before anything is started.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<PackFile>, StartError> {
@@ -12,10 +12,6 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<PackFile>, StartError> {
 
 fn read_one(path: &Path) -> Result<PackFile, StartError> {
     let refused = |reason: String| StartError::Pack { path: path.to_owned(), reason };
-    let metadata = std::fs::metadata(path).map_err(|error| refused(format!("the pack cannot be read: {error}")))?;
-    if metadata.len() > PACK_BYTES_MAX as u64 {
-        return Err(refused(format!("the pack is larger than {PACK_BYTES_MAX} bytes")));
-    }
-    let bytes = std::fs::read(path).map_err(|error| refused(format!("the pack cannot be read: {error}")))?;
+    let bytes = read_pack_file(path).map_err(|error| refused(format!("the pack cannot be read: {error}")))?;
     PackFile::parse(&bytes).map_err(|error| refused(error.to_string()))
 }

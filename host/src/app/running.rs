@@ -205,9 +205,11 @@ impl Running {
         let (store, env) = (self.store.clone(), self.env.clone());
         let service = intake::serve(listener, options, store, routes, secrets, env, stop.clone());
         self.intake = Some(Service { task: env::spawn("intake", service), stop });
-        if let (Some(supervisor), Some((timeline, _))) = (&self.supervisor, &self.timeline) {
-            let serving = Stage::Serving { supervisor: supervisor.clone(), timeline: timeline.clone() };
-            self.stage.send_replace(serving);
+        if let (Some(supervisor), Some((timeline, _)), Some(publisher)) =
+            (&self.supervisor, &self.timeline, &self.publisher)
+        {
+            let (supervisor, timeline, publisher) = (supervisor.clone(), timeline.clone(), publisher.clone());
+            self.stage.send_replace(Stage::Serving { supervisor, timeline, publisher });
         }
     }
 

@@ -91,6 +91,73 @@ async fn what_cannot_be_had_is_named_before_anything_is_opened() {
     assert!(!data.join("forebay.sqlite").exists());
 }
 
+#[tokio::test]
+async fn what_a_store_left_behind_is_not_taken_for_an_empty_house() {
+    let folder = tempfile::tempdir().unwrap();
+    start(folder.path()).await.unwrap().shutdown(TIMEOUT).await.unwrap();
+    let database = folder.path().join("forebay.sqlite");
+    for ending in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(format!("forebay.sqlite{ending}")));
+    }
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::write(&database, "").unwrap();
+        }
+        let refused = start(folder.path()).await.err().unwrap().to_string();
+        assert!(refused.contains("timeline") && refused.contains("restore the database from a backup"), "{refused}");
+        let findings = diagnose(Ok(config(&[])), &launch(folder.path())).await;
+        let found = findings.iter().find(|finding| finding.name == "database").unwrap();
+        assert_eq!((found.health, &found.seen), (Health::Failure, &refused));
+    }
+    assert_eq!(std::fs::metadata(&database).unwrap().len(), 0, "nothing was made of it");
+    // The way out that the text names.
+    for left in ["timeline", "checkpoints"] {
+        let _ = std::fs::remove_dir_all(folder.path().join(left));
+    }
+    start(folder.path()).await.unwrap().shutdown(TIMEOUT).await.unwrap();
+}
+
+#[test]
+fn settings_that_no_start_could_use_are_refused_together_with_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("forebay.toml");
+    let text = "[database]\nurl = 'mysql://'\n[admin]\ntoken_file = '/dev/zero'\n[publish]\nca_file = '/nope'\n\
+                [checkpoints]\nfolder = '/proc/x'\n";
+    std::fs::write(&file, text).unwrap();
+    let config = Config::load(&Sources { file: Some(&file), ..Sources::default() }).unwrap();
+    let refused = check(&config).unwrap_err().to_string().replace(&file.display().to_string(), "forebay.toml");
+    for (line, words) in [
+        (2, "`database.url` cannot be used: "),
+        (4, "`admin.token_file` cannot be used: /dev/zero is not a regular file"),
+        (6, "`publish.ca_file` names /nope, which cannot be read"),
+        (8, "`checkpoints.folder` cannot be used: /proc cannot be written to"),
+    ] {
+        assert!(refused.contains(&format!("forebay.toml line {line}: {words}")), "{words}\n{refused}");
+    }
+    let nul = super::tests::config(&[("checkpoints.folder", "a\0b")]);
+    assert!(check(&nul).unwrap_err().to_string().contains("NUL"));
+    assert_eq!(check(&super::tests::config(&[])), Ok(()));
+}
+
+// OBS-1
+#[tokio::test]
+async fn every_metric_says_what_it_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start(folder.path()).await.unwrap();
+    let answer = http::get(running.admin_addr(), "/metrics").await.unwrap();
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let mut seen = 0;
+    for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        // Those of the recorder's own test mean nothing.
+        if !name.starts_with("forebay_telemetry_test") {
+            assert!(text.contains(&format!("# HELP {name} ")), "{name} has no help");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{text}");
+    running.shutdown(TIMEOUT).await.unwrap();
+}
+
 // OBS-2
 #[test]
 fn the_default_number_of_workers_is_what_is_known_to_be_safe() {

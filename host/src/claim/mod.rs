@@ -30,6 +30,12 @@ use std::time::Duration;
 
 use crate::guest::WaitingCalls;
 
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    scheduler::describe();
+    probes::describe();
+}
+
 /// How a pack's queue is claimed from.
 #[derive(Debug, Clone)]
 pub struct ClaimOptions {

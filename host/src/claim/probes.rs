@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use metrics::{Gauge, describe_gauge, gauge};
+use metrics::{Gauge, Unit, describe_gauge, gauge};
 
 use super::pressure::{HostPressure, Level, Probe};
 use crate::env;
@@ -15,7 +15,18 @@ use crate::store::Store;
 /// Where a control group says what it may have.
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
+const POOL_WAIT: &str = "forebay_store_pool_wait_seconds";
+const MEMORY_FREE: &str = "forebay_memory_free_bytes";
+const DISK_FREE: &str = "forebay_disk_free_bytes";
 const PRESSURE: &str = "forebay_pressure";
+
+/// Says what the metrics of the probes mean.
+pub(super) fn describe() {
+    describe_gauge!(PRESSURE, "How hard a resource presses on claims: 0 not, 1 tight, 2 exhausted");
+    describe_gauge!(POOL_WAIT, Unit::Seconds, "The longest that a reader of the store waited for a connection lately");
+    describe_gauge!(MEMORY_FREE, Unit::Bytes, "Memory that this process may still take");
+    describe_gauge!(DISK_FREE, Unit::Bytes, "Room on the data directory's disk");
+}
 
 /// Measures; one a host.
 pub struct Probes {
@@ -35,13 +46,12 @@ impl Probes {
     /// Of the host with this store, whose files are in `directory`. Takes the metrics' handles from the recorder that is installed
     /// now.
     pub fn new(store: Store, directory: PathBuf) -> Self {
-        describe_gauge!(PRESSURE, "How hard a resource presses on claims: 0 not, 1 tight, 2 exhausted");
         let levels = ["pool", "memory", "disk"].map(|resource| gauge!(PRESSURE, "resource" => resource));
         let signals = Signals {
             levels,
-            pool_wait_seconds: gauge!("forebay_store_pool_wait_seconds"),
-            memory_free_bytes: gauge!("forebay_memory_free_bytes"),
-            disk_free_bytes: gauge!("forebay_disk_free_bytes"),
+            pool_wait_seconds: gauge!(POOL_WAIT),
+            memory_free_bytes: gauge!(MEMORY_FREE),
+            disk_free_bytes: gauge!(DISK_FREE),
         };
         Self { store, directory, signals }
     }

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::signals::ClaimSignals;
+pub(super) use self::signals::describe;
 use super::ClaimOptions;
 use super::doubt::Doubts;
 use super::handle::SchedulerHandle;

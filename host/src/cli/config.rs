@@ -13,7 +13,7 @@ use crate::app::{self, Config, Sources, reference};
 #[command(after_help = "Examples:\n  forebay config --check /etc/forebay.toml\n  forebay config --reference | less")]
 #[group(required = true, multiple = false)]
 pub(super) struct Arguments {
-    /// Check a file together with the environment, as `forebay serve` would
+    /// Check a file together with the environment and the files that it names, as `forebay serve` would
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
     /// Print every key with its type, default, variable and meaning, as Markdown
@@ -28,5 +28,6 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
     let sources = Sources { file: Some(&file), environment: std::env::vars_os().collect(), flags: Vec::new() };
     let config = Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))?;
     app::check(&config).map_err(|error| Failure::Usage(error.to_string()))?;
+    app::check_environment().map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(print(&format!("{} can be used\n", file.display()))?)
 }

@@ -17,8 +17,8 @@ Examples:
   forebay doctor --config /etc/forebay.toml --data /var/lib/forebay --pack github.fpk
   forebay doctor --data /var/lib/forebay --admin http://127.0.0.1:8081
 
-Looks at everything that a start needs, and starts nothing. A data directory that a host uses is
-not looked into: ask that host. The exit code is 1 if anything is a failure; a warning is none.";
+Looks at everything that a start needs, and starts nothing. A data directory that a host uses is not looked into: ask that \
+host. The exit code is 1 if anything is a failure; a warning is none.";
 
 /// `forebay doctor`.
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ pub(super) enum Verb {
 }
 
 const GATE_HELP: &str = "\
-Every host sees it within a second, and it outlives restarts. What is being sent at that moment is
+Every host sees it within a second, and it outlives restarts. What is being sent at that moment is \
 sent to its end. Messages that expire do so in a shut lane too.
 
 Examples:

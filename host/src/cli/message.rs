@@ -53,8 +53,8 @@ pub(super) enum Verb {
 }
 
 const WHY_HELP: &str = "\
-Of several reasons the first counts: lane_closed, lane_paused, ordering_head, clock_gated, recovering,
-capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.";
+Of several reasons the first counts: lane_closed, lane_paused, ordering_head, clock_gated, \
+recovering, capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.";
 
 #[derive(Debug, Args)]
 pub(super) struct RedriveArguments {
@@ -135,7 +135,7 @@ pub(super) struct RescheduleArguments {
 #[group(required = true, multiple = false)]
 struct When {
     /// At this time (RFC 3339)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<jiff::Timestamp>,
     /// So long from now, by the host's clock
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_delay_ms)]
@@ -212,6 +212,11 @@ async fn redrive_lane(lane: Option<Target>, host: &HostArguments) -> Result<(), 
     Ok(print(&format!("{} dead messages are sent again{expired}\n", sum.redriven))?)
 }
 
+/// `2030-01-31T08:00:00Z`.
+fn parse_time(text: &str) -> Result<jiff::Timestamp, String> {
+    text.parse().map_err(|_| "use an RFC 3339 time like 2030-01-31T08:00:00Z, less than ten years away".to_owned())
+}
+
 /// `90s`, `2h 30m`, `1d`: days have 24 hours.
 pub(super) fn parse_delay_ms(text: &str) -> Result<u64, String> {
     let span: Span = text.parse().map_err(|_| "use a duration like 90s, 15m, 2h or 1d".to_owned())?;
@@ -264,6 +269,12 @@ pub(super) fn message_table(messages: &[wire::MessageSummary]) -> String {
     table.render()
 }
 
+/// When a message that waits is tried again, if that is not when it is due.
+fn next_attempt(message: &wire::MessageSummary) -> Option<&str> {
+    let waits = matches!(message.state.as_str(), "scheduled" | "retry_wait");
+    (waits && message.eligible_at != message.due_at).then_some(message.eligible_at.as_str())
+}
+
 fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
     if host.json {
         return Ok(print(&answer.text())?);
@@ -281,7 +292,7 @@ fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
         ("generation", Some(&summary.generation.to_string())),
         ("attempt", Some(&summary.attempt.to_string())),
         ("due", Some(&summary.due_at)),
-        ("next attempt", (summary.eligible_at != summary.due_at).then_some(&summary.eligible_at)),
+        ("next attempt", next_attempt(summary)),
         ("expires", summary.expire_at.as_deref()),
         ("admitted", message.admitted_at.as_deref()),
         ("last status", message.status.map(|status| status.to_string()).as_deref()),

@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Failure;
-use crate::app::{App, Config, FlagSetting, Launch, Sources};
+use crate::app::{self, App, Config, FlagSetting, Launch, Sources};
 use crate::telemetry;
 
 /// The data directory, where none is given.
@@ -17,7 +17,7 @@ Examples:
   forebay serve --pack github.fpk
   forebay serve --config /etc/forebay.toml --data /var/lib/forebay --secrets /etc/forebay/secrets --pack github.fpk
 
-SIGTERM and SIGINT stop the host: it takes nothing new, finishes what it does, and exits 0 within
+SIGTERM and SIGINT stop the host: it takes nothing new, finishes what it does, and exits 0 within \
 `shutdown.timeout_seconds`. A second signal exits at once; what was not finished is taken up again at the next start.";
 
 /// `forebay serve`.
@@ -47,6 +47,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = load(&arguments)?;
     telemetry::start_logging(&config.log).map_err(|error| Failure::Usage(error.to_string()))?;
+    app::check(&config).map_err(|error| Failure::Usage(error.to_string()))?;
     let timeout = config.shutdown.timeout;
     let mut signals = Signals::listen()?;
     let launch = Launch { data: arguments.data, secrets: arguments.secrets, packs: arguments.packs };

@@ -23,10 +23,14 @@ pub(super) enum Verb {
 #[derive(Debug, Args)]
 pub(super) struct CheckpointArguments {
     /// The shard's number
-    #[arg(value_name = "SHARD")]
+    #[arg(value_name = "SHARD", value_parser = parse_shard)]
     shard: u16,
     #[command(flatten)]
     host: HostArguments,
+}
+
+fn parse_shard(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "use a shard's number, as `forebay shard list` shows it".to_owned())
 }
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
@@ -41,7 +45,7 @@ async fn list(host: HostArguments) -> Result<(), Failure> {
     if host.json {
         return Ok(print(&answer.text())?);
     }
-    let shards: Vec<wire::Shard> = answer.read()?;
+    let shards = answer.read::<wire::Shards>()?.items;
     let mut table = Table::new([
         "SHARD",
         "OWNER",

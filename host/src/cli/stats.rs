@@ -41,6 +41,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         ("messages", "cancelled", messages.cancelled),
         ("messages", "expired", messages.expired),
         ("messages", "dead", messages.dead),
+        ("messages", "handed_off", messages.handed_off),
     ] {
         table.row([kind, state, &count.to_string()]);
     }

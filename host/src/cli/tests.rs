@@ -188,11 +188,12 @@ async fn what_a_host_answers_decides_the_exit_code() {
         "message resolve msg_00000000000000000000000000000000 --as retry",
         "lane show sink",
         "lane pause sink",
+        "lane resume sink",
     ] {
         let failure = run(parse(&format!("forebay {what} --admin {admin}")).unwrap().verb).await.unwrap_err();
         assert!(matches!(failure, Failure::NotFound(_)), "{what}: {failure:?}");
     }
-    for what in ["lane list", "lane resume sink", "shard list", "message redrive --lane acme/sink"] {
+    for what in ["lane list", "shard list", "message redrive --lane acme/sink"] {
         for format in ["", " --json"] {
             run(parse(&format!("forebay {what}{format} --admin {admin}")).unwrap().verb).await.unwrap();
         }
@@ -202,6 +203,73 @@ async fn what_a_host_answers_decides_the_exit_code() {
     assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
     let failure = run(parse("forebay stats --admin https://127.0.0.1").unwrap().verb).await.unwrap_err();
     assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_means_nothing_here_is_not_taken_for_good_news() {
+    let data = tempfile::tempdir().unwrap();
+    let keys = [("namespaces", "acme"), ("destinations.sink.url", "http://a.example/")];
+    let running = host(data.path(), &keys).await;
+    let admin = format!("http://{}", running.admin_addr());
+    let ask = async |what: &str| run(parse(&format!("forebay {what} --admin {admin}")).unwrap().verb).await;
+    for (what, named) in [
+        ("lane pause acmee/sink", "namespace acmee in the configuration"),
+        ("lane close acmee/sink", "namespace acmee in the configuration"),
+        ("lane resume acmee/sink", "namespace acmee in the configuration"),
+        ("lane resume nope", "destination nope in the configuration"),
+        ("queue peek --pack nope", "pack nope"),
+        ("event verify --last 5 --pack nope", "pack nope"),
+    ] {
+        match ask(what).await.unwrap_err() {
+            Failure::NotFound(text) => assert!(text.contains(named), "{what}: {text}"),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+    let gates = rig::http::get(running.admin_addr(), "/api/v1/lanes").await.unwrap().json().unwrap();
+    assert_eq!(gates["gates"], serde_json::json!([]), "no gate was set");
+    for what in ["lane pause acme/sink", "lane resume acme/sink", "lane pause sink", "lane resume sink"] {
+        ask(what).await.unwrap();
+    }
+    running.shutdown(Duration::from_secs(25)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pack_that_is_too_large_is_refused_before_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("huge.fpk");
+    std::fs::File::create(&file).unwrap().set_len(3 << 30).unwrap();
+    // Nothing listens there: what is refused is not sent.
+    for what in ["install", "preview"] {
+        let line = format!("forebay pack {what} {} --admin http://127.0.0.1:1", file.display());
+        match run(parse(&line).unwrap().verb).await.unwrap_err() {
+            Failure::Failed(text) => assert!(text.contains("it has 3221225472 bytes"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_answered_with_what_can() {
+    let id = "msg_0192f00000007000800000000000000a";
+    for (line, hint) in [
+        (format!("forebay message reschedule {id} --at tomorrow"), "like 2030-01-31T08:00:00Z"),
+        (format!("forebay message reschedule {id} --at 9999-12-31T23:59:59Z"), "like 2030-01-31T08:00:00Z"),
+        ("forebay shard checkpoint x".to_owned(), "use a shard's number"),
+    ] {
+        let refused = parse(&line).unwrap_err();
+        assert!(refused.contains(hint), "{line}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn migrating_a_directory_without_a_store_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("mistyped");
+    match run(parse(&format!("forebay migrate --data {}", data.display())).unwrap().verb).await.unwrap_err() {
+        Failure::Failed(text) => assert!(text.contains("there is no store in"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(!data.exists());
 }
 
 #[tokio::test]

@@ -23,9 +23,8 @@ pub(super) enum Verb {
 }
 
 const REPLAY_HELP: &str = "\
-The replay runs on the generation that the work item ran on, at the end of its source's lane. Its
-messages are new ones, with ids of their own. A work item is replayed once: asked again, the answer
-is the replay that it got. That one can be replayed in its turn.
+The replay runs on the generation that the work item ran on, at the end of its source's lane. Its messages are \
+new ones, with ids of their own. A work item is replayed once: asked again, the answer is the replay that it got. That one can be replayed in its turn.
 
 Exit code 4 says that the work item has not ended, or that an older host replayed its event.";
 

@@ -118,6 +118,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         shutdown: document.shutdown,
         destinations,
         readers,
+        origins: settings.origins,
     })
 }
 
@@ -134,7 +135,8 @@ fn check_relations(document: &Document, settings: &mut Settings) {
         settings.refuse("admin.listen", "must differ from `intake.listen`");
     }
     if inbound.lease < flow.deadline + LEASE_MARGIN {
-        let reason = format!("must be at least `flow.deadline_ms` and {} s", LEASE_MARGIN.as_secs());
+        let (least, margin) = ((flow.deadline + LEASE_MARGIN).as_secs_f64().ceil(), LEASE_MARGIN.as_secs());
+        let reason = format!("must be at least {least}: `flow.deadline_ms` and {margin} s more");
         settings.refuse("inbound.lease_seconds", reason);
     }
     if inbound.retry_initial > inbound.retry_max {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sources::Settings;
 use super::units;
+use crate::model::url;
 use crate::secrets::Secret;
 
 /// `[checkpoints]`.
@@ -106,8 +107,8 @@ impl CheckpointsDocument {
         if self.folder.is_some() {
             settings.refuse("checkpoints.folder", "must not be set together with `checkpoints.bucket`");
         }
-        if self.endpoint.as_ref().is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://")) {
-            settings.refuse("checkpoints.endpoint", "must be a URL like https://s3.example.com:9000");
+        if let Some(Err(error)) = self.endpoint.as_deref().map(url::parse) {
+            settings.refuse("checkpoints.endpoint", format_args!("{error}, like https://s3.example.com:9000"));
         }
         let mut needed = |key, value: Option<String>| match value {
             Some(value) => value,

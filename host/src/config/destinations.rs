@@ -11,6 +11,7 @@ use crate::model::destination_lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::names::{DestinationName, SecretName};
 use crate::model::retry::RetryPolicy;
+use crate::model::url::{self, UrlError};
 
 /// A destination as it is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -149,24 +150,9 @@ fn parse_statuses(texts: &[String]) -> Result<Vec<u16>, String> {
     texts.iter().map(|text| parse(text).ok_or_else(|| text.clone())).collect()
 }
 
-/// An `http` or `https` address with a host and without user or password. A refusal does not repeat it: it may carry a
-/// token.
 fn parse_url(text: &str) -> Result<http::Uri, String> {
-    let uri: http::Uri = text.parse().map_err(|_| "is not a URL".to_owned())?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("must begin with http:// or https://".to_owned());
-    }
-    let Some(authority) = uri.authority() else {
-        return Err("must name a host".to_owned());
-    };
-    if authority.as_str().contains('@') {
-        return Err("must not contain a user or a password: sign with `secret` instead".to_owned());
-    }
-    if authority.host().is_empty() {
-        return Err("must name a host".to_owned());
-    }
-    if text.contains('#') {
-        return Err("must not contain a fragment".to_owned());
-    }
-    Ok(uri)
+    url::parse(text).map_err(|error| match error {
+        UrlError::User => format!("{error}: sign with `secret` instead"),
+        error => error.to_string(),
+    })
 }

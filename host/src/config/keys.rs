@@ -136,7 +136,7 @@ pub(super) const KEYS: &[Key] = &[
         "inbound.lease_seconds",
         2,
         HOUR_SECONDS,
-        "How long a claim lasts unless it is renewed: what a dead host's work waits. At least `flow.deadline_ms` and 5 s.",
+        "How long a claim lasts unless it is renewed: what a dead host's work waits. At least 5 s more than `flow.deadline_ms`.",
     ),
     number(
         "inbound.retry_initial_ms",

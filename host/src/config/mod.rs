@@ -78,6 +78,8 @@ pub struct Config {
     pub destinations: Destinations,
     /// Where readers call that do not call the hosts of their manifests.
     pub readers: Vec<ReaderOrigin>,
+    /// Where each setting came from.
+    origins: sources::Origins,
 }
 
 /// Where settings come from, the later overriding the earlier: defaults, the file, the environment, flags.
@@ -114,6 +116,24 @@ impl Config {
         settings.add_environment(&sources.environment);
         settings.add_flags(&sources.flags);
         check::check(settings)
+    }
+}
+
+/// A setting that is right by itself, and that the machine or a module has no use for: its key, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong with it, in words that go on after its name.
+    pub reason: String,
+}
+
+impl Config {
+    /// These refusals, each with the place where its key was set.
+    pub fn refused(&self, refusals: &[Refusal]) -> ConfigError {
+        let problems =
+            refusals.iter().map(|Refusal { key, reason }| sources::problem(&self.origins, key, reason)).collect();
+        ConfigError { problems }
     }
 }
 

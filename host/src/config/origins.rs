@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::sources::Settings;
 use crate::model::names::{PackName, ReaderName};
 use crate::model::reading::ReaderOrigin;
+use crate::model::url;
 
 /// A reader's address as it is written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -57,18 +58,11 @@ pub(super) fn public_url(text: &str) -> Result<String, String> {
     origin(text).map(|_| text.trim_end_matches('/').to_owned())
 }
 
-/// An `http` or `https` address with a host, and neither user, query nor fragment.
+/// What stands before the path of a request: a URL that can be called, without a query.
 fn origin(text: &str) -> Result<http::Uri, String> {
-    let uri: http::Uri = text.parse().map_err(|_| "is not a URL".to_owned())?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("must begin with http:// or https://".to_owned());
+    let url = url::parse(text).map_err(|error| error.to_string())?;
+    if url.query().is_some() {
+        return Err("must not contain a query".to_owned());
     }
-    let host = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
-    if host.is_empty() || host.contains('@') {
-        return Err("must name a host, and neither user nor password".to_owned());
-    }
-    if uri.query().is_some() || text.contains('#') {
-        return Err("must contain neither a query nor a fragment".to_owned());
-    }
-    Ok(uri)
+    Ok(url)
 }

@@ -18,12 +18,15 @@ const LIKENESS_MIN: f64 = 0.7;
 pub(super) struct Settings {
     pub(super) values: toml::Table,
     pub(super) problems: Vec<String>,
-    origins: BTreeMap<String, Origin>,
+    pub(super) origins: Origins,
 }
+
+/// Where settings came from, by path.
+pub(super) type Origins = BTreeMap<String, Origin>;
 
 /// Where a setting came from.
 #[derive(Debug, Clone)]
-enum Origin {
+pub(super) enum Origin {
     File { name: String, line: usize },
     Variable(String),
     Flag(&'static str),
@@ -42,23 +45,33 @@ impl fmt::Display for Origin {
 impl Settings {
     /// Notes that the setting of `path` cannot be used.
     pub(super) fn refuse(&mut self, path: &str, reason: impl fmt::Display) {
-        let place = self.origins.get(path).map(|origin| format!("{origin}: ")).unwrap_or_default();
-        self.problems.push(format!("{place}`{path}` {reason}"));
+        self.problems.push(problem(&self.origins, path, reason));
     }
 
     /// Takes over the settings of a TOML file.
     pub(super) fn add_file(&mut self, name: &str, text: &str) {
         let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
-        let (spans, values) = match (DeTable::parse(text), text.parse::<toml::Table>()) {
-            (Ok(spans), Ok(values)) => (spans, values),
-            (Err(error), _) | (_, Err(error)) => {
-                let line = error.span().map(|span| line_at(span.start)).unwrap_or(1);
-                self.problems.push(format!("{name} line {line}: {}", error.message()));
-                return;
-            }
+        let mut refuse = |offset: Option<usize>, problem: &str| {
+            self.problems.push(format!("{name} line {}: {problem}", offset.map_or(1, line_at)));
+        };
+        let spans = match DeTable::parse(text) {
+            Ok(spans) => spans,
+            Err(error) => return refuse(error.span().map(|span| span.start), error.message()),
         };
         let mut offsets = BTreeMap::new();
-        collect_offsets(spans.get_ref(), "", &mut offsets);
+        let mut too_large = Vec::new();
+        collect_offsets(spans.get_ref(), "", &mut offsets, &mut too_large);
+        let values = match text.parse::<toml::Table>() {
+            Ok(values) => values,
+            // The library's words for such a number name neither key nor bound.
+            Err(_) if !too_large.is_empty() => {
+                return too_large.iter().for_each(|path| {
+                    let problem = format!("`{path}` is a number beyond those from {} to {}", i64::MIN, i64::MAX);
+                    refuse(offsets.get(path).copied(), &problem);
+                });
+            }
+            Err(error) => return refuse(error.span().map(|span| span.start), error.message()),
+        };
         let mut leaves = Vec::new();
         collect_leaves(values, "", &mut leaves);
         leaves.sort_by_key(|(path, _)| offsets.get(path).copied());
@@ -114,6 +127,12 @@ impl Settings {
     }
 }
 
+/// What is wrong with the setting of `path`, with the place where it was made.
+pub(super) fn problem(origins: &Origins, path: &str, reason: impl fmt::Display) -> String {
+    let place = origins.get(path).map(|origin| format!("{origin}: ")).unwrap_or_default();
+    format!("{place}`{path}` {reason}")
+}
+
 /// Puts a value where its path says.
 fn insert(table: &mut toml::Table, path: &str, value: Value) {
     match path.split_once('.') {
@@ -140,12 +159,21 @@ fn collect_leaves(table: toml::Table, prefix: &str, leaves: &mut Vec<(String, Va
     }
 }
 
-/// Where in the text each path is first written.
-fn collect_offsets(table: &DeTable<'_>, prefix: &str, offsets: &mut BTreeMap<String, usize>) {
+/// Where in the text each path is first written, and the paths of numbers that are too large for any key.
+fn collect_offsets(
+    table: &DeTable<'_>,
+    prefix: &str,
+    offsets: &mut BTreeMap<String, usize>,
+    too_large: &mut Vec<String>,
+) {
     for (name, value) in table {
         let path = join(prefix, name.get_ref());
-        if let DeValue::Table(inner) = value.get_ref() {
-            collect_offsets(inner, &path, offsets);
+        match value.get_ref() {
+            DeValue::Table(inner) => collect_offsets(inner, &path, offsets, too_large),
+            DeValue::Integer(number) if i64::from_str_radix(number.as_str(), number.radix()).is_err() => {
+                too_large.push(path.clone());
+            }
+            _ => {}
         }
         offsets.insert(path, name.span().start);
     }

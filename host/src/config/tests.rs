@@ -37,6 +37,39 @@ fn nothing_is_needed() {
     assert!(config.destinations.is_empty());
 }
 
+#[test]
+fn an_address_that_could_not_be_called_is_refused_with_its_line() {
+    let file = "[destinations.a]\nurl = 'http://127.1:19900/'\n[destinations.b]\nurl = 'http://127.0.0.9:99999/ok'\n\
+                [destinations.c]\nurl = 'http://c.example:0/'\n[readers.d]\npack = 'd'\norigin = 'http://256.1.1.1'\n\
+                [checkpoints]\nbucket = 'b'\nendpoint = 'https://s3.example:70000'\naccess_key_id = 'i'\n\
+                secret_access_key = 's'\n";
+    check_refused(
+        file,
+        &[],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 12: `checkpoints.endpoint` has no port from 1 to 65535 behind its host's `:`, like https://s3.example.com:9000
+          forebay.toml line 2: `destinations.a.url` has the host `127.1`, which is neither an IP address in its usual spelling nor a DNS name
+          forebay.toml line 4: `destinations.b.url` has no port from 1 to 65535 behind its host's `:`
+          forebay.toml line 6: `destinations.c.url` has no port from 1 to 65535 behind its host's `:`
+          forebay.toml line 9: `readers.d.origin` has the host `256.1.1.1`, which is neither an IP address in its usual spelling nor a DNS name"#]],
+    );
+}
+
+#[test]
+fn a_number_that_no_key_can_have_is_named() {
+    let file = "[inbound]\nworkers_per_pack = 18446744073709551616\n\n[destinations.a]\nurl = 'http://a/'\n\
+                weight = 0xffffffffffffffffff\n";
+    check_refused(
+        file,
+        &[],
+        expect![[r#"
+        the configuration cannot be used:
+          forebay.toml line 6: `destinations.a.weight` is a number beyond those from -9223372036854775808 to 9223372036854775807
+          forebay.toml line 2: `inbound.workers_per_pack` is a number beyond those from -9223372036854775808 to 9223372036854775807"#]],
+    );
+}
+
 // FLG-1
 #[test]
 fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
@@ -145,7 +178,7 @@ fn keys_that_bound_one_another_are_checked() {
               `intake.body_max_mib` must not be more than `intake.bytes_max_mib`
               `intake.body_max_mib` must not be more than `store.queue_max_mib`
               forebay.toml line 8: `admin.listen` must differ from `intake.listen`
-              forebay.toml line 10: `inbound.lease_seconds` must be at least `flow.deadline_ms` and 5 s
+              forebay.toml line 10: `inbound.lease_seconds` must be at least 15: `flow.deadline_ms` and 5 s more
               forebay.toml line 11: `inbound.retry_initial_ms` must not be more than `inbound.retry_max_ms`
               forebay.toml line 14: `publish.allow_networks` contains `10.0.0.1`, which is no network in CIDR notation, like 10.20.0.0/16 or fd00::/8
               forebay.toml line 14: `publish.allow_networks` contains `10.0.0.0/33`, which is no network in CIDR notation, like 10.20.0.0/16 or fd00::/8
@@ -253,7 +286,7 @@ fn a_bucket_for_checkpoints_is_told_of_whole_and_instead_of_a_folder() {
         expect![[r#"
         the configuration cannot be used:
           forebay.toml line 2: `checkpoints.folder` must not be set together with `checkpoints.bucket`
-          forebay.toml line 4: `checkpoints.endpoint` must be a URL like https://s3.example.com:9000
+          forebay.toml line 4: `checkpoints.endpoint` must begin with http:// or https://, like https://s3.example.com:9000
           `checkpoints.secret_access_key` is needed for a bucket"#]],
     );
     let keys = [("FOREBAY_CHECKPOINTS_ACCESS_KEY_ID", "who"), ("FOREBAY_CHECKPOINTS_SECRET_ACCESS_KEY", "letters")];
@@ -347,9 +380,9 @@ fn addresses_that_are_no_destinations_are_checked() {
               forebay.toml line 11: `readers.c.host` is not a known key; did you mean `readers.c.pack`?
               forebay.toml line 2: `intake.public_url` must begin with http:// or https://
               `readers.a.pack` is missing: say whose readers are meant
-              forebay.toml line 5: `readers.a.origin` must name a host, and neither user nor password
+              forebay.toml line 5: `readers.a.origin` must not contain a user or a password
               forebay.toml line 7: `readers.b.pack` is wrong: `Bad` cannot be a pack name: use 1 to 63 of a-z, 0-9, `-` and `_`, beginning with a letter or digit
-              forebay.toml line 8: `readers.b.origin` must contain neither a query nor a fragment
+              forebay.toml line 8: `readers.b.origin` must not contain a query
               `readers.c.origin` is missing: say where is called, like `https://proxy.example.com`"#]],
     );
     let text = "[intake]\npublic_url = 'https://hooks.example.com/'\n[readers.eu]\npack = 'hubspot'\norigin = 'https://eu.example/v1'\n";

@@ -51,6 +51,7 @@ use crate::model::work_item::WorkType;
 /// Says what the metrics of this module mean.
 pub fn describe() {
     reads::describe();
+    signals::describe();
 }
 
 /// The work types that executors serve; rows of others are left to hosts that know them.

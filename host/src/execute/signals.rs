@@ -4,11 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
 
 use crate::model::failure::FailureClass;
 use crate::model::ids::EventId;
 use crate::model::names::PackName;
+
+/// Says what the metrics of executions mean.
+pub(super) fn describe() {
+    describe_counter!("forebay_executions_total", "Executions of work items, by what they came to");
+    describe_counter!("forebay_leases_lost_total", "Leases that were lost while their work ran, by how");
+    describe_counter!("forebay_finish_retries_total", "Outcomes that the store did not record at once");
+    describe_counter!("forebay_finishes_given_up_total", "Outcomes that were left to a later run of their work");
+    describe_counter!("forebay_slot_restarts_total", "Slots that began anew after a panic");
+    describe_counter!("forebay_bodies_waited_total", "Executions that waited for memory for their event's body");
+    describe_counter!("forebay_messages_emitted_total", "Messages that flows emitted and that were stored");
+    describe_histogram!("forebay_stage_seconds", Unit::Seconds, "Time that an execution spent in a stage of its life");
+}
 
 /// Metric handles of one pack, looked up once; clones share them.
 #[derive(Clone)]

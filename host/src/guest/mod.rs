@@ -35,7 +35,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::bare::Bare;
-pub use self::build::{BuiltPack, PackBuild, PackReport, Trial, build_pack, check_pack_file};
+pub use self::build::{BuiltPack, PackBuild, PackReport, Trial, build_pack, check_pack_file, read_pack_file};
 pub use self::check::Surface;
 pub use self::contract::ContractVersion;
 pub use self::generation::{GuestHost, Holdings, LoadedGeneration};

@@ -31,6 +31,11 @@ impl PackFile {
     /// Reads a `.fpk` file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, LoadError> {
         recognize(bytes)?;
+        // Else two files of one content would be two generations, and one that was cut and filled up would pass for whole.
+        if zstd::zstd_safe::find_frame_compressed_size(bytes) != Ok(bytes.len()) {
+            let ends = "it does not end where its content ends";
+            return Err(damaged(io::Error::new(io::ErrorKind::InvalidData, ends)));
+        }
         let mut archive = unpacker(bytes)?;
         let mut manifest = None;
         let mut component = None;

@@ -28,7 +28,6 @@ use super::meters::Meters;
 use super::routes::{OpenRoute, RouteTable};
 use crate::env::{self, Env};
 use crate::model::ids::EventId;
-use crate::model::pack::Verification;
 use crate::secrets::{Secret, Secrets};
 use crate::store::{Delivery, Enqueued, Store, StoreError};
 
@@ -220,10 +219,7 @@ impl Intake {
     }
 
     fn secrets_of(&self, open: &OpenRoute) -> Result<Arc<[Secret]>, Refusal> {
-        let name = match &open.route.verification {
-            Verification::Plain => return Ok(Arc::default()),
-            Verification::SharedToken { secret, .. } | Verification::Hmac { secret, .. } => secret,
-        };
+        let Some(name) = open.route.verification.secret() else { return Ok(Arc::default()) };
         self.secrets.get(&open.namespace, name).map_err(|error| {
             if self.secret_complaint.is_due(self.monotonic()) {
                 tracing::warn!(%error, "deliveries are refused: their route's secret cannot be had");

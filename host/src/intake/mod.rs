@@ -35,7 +35,7 @@ mod split;
 mod verify;
 
 pub use meters::describe;
-pub use routes::{ActiveGeneration, RouteConflict, RouteTable};
+pub use routes::{ActiveGeneration, RouteConflict, RouteSecret, RouteTable};
 pub use sample::Sample;
 
 use std::time::Duration;

@@ -8,8 +8,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
+use super::verify;
 use crate::model::names::{Namespace, PackName};
-use crate::model::pack::{GenerationNumber, Manifest, Route};
+use crate::model::pack::{GenerationNumber, Manifest, Route, Verification};
+use crate::secrets::Secrets;
 
 /// What every address begins with.
 const PREFIX: &str = "/in/";
@@ -41,6 +43,41 @@ pub(super) struct OpenRoute {
     pub(super) pack: PackName,
     pub(super) generation: GenerationNumber,
     pub(super) route: Arc<Route>,
+}
+
+/// A secret that a route verifies with.
+#[derive(Debug, Clone)]
+pub struct RouteSecret {
+    /// Whose deliveries.
+    pub namespace: Namespace,
+    /// Whose route.
+    pub pack: PackName,
+    /// The route's path.
+    pub route: String,
+    verification: Verification,
+}
+
+impl RouteSecret {
+    fn of(open: &OpenRoute) -> Option<Self> {
+        open.route.verification.secret()?;
+        Some(Self {
+            namespace: open.namespace.clone(),
+            pack: open.pack.clone(),
+            route: open.route.path.to_string(),
+            verification: open.route.verification.clone(),
+        })
+    }
+
+    /// Whether the operator holds it, in a form that verifies; if not, why.
+    pub fn check(&self, secrets: &Secrets) -> Result<(), String> {
+        let Some(name) = self.verification.secret() else { return Ok(()) };
+        let held = secrets.get(&self.namespace, name).map_err(|error| error.to_string())?;
+        if verify::can_verify(&self.verification, &held) {
+            return Ok(());
+        }
+        let namespace = &self.namespace;
+        Err(format!("secret `{name}` for namespace `{namespace}` is no key: this scheme's are base64, behind `whsec_`"))
+    }
 }
 
 /// Two packs want the same route.
@@ -79,6 +116,16 @@ impl RouteTable {
         }
         *self.open.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::new(open);
         Ok(())
+    }
+
+    /// What the open routes verify with, in the order of packs, routes and namespaces.
+    pub fn secrets(&self) -> Vec<RouteSecret> {
+        let open = Arc::clone(&self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let mut secrets: Vec<RouteSecret> = open.values().filter_map(|route| RouteSecret::of(route)).collect();
+        secrets.sort_by(|one, other| {
+            (&one.pack, &one.route, &one.namespace).cmp(&(&other.pack, &other.route, &other.namespace))
+        });
+        secrets
     }
 
     /// The way in at this path of a request, if it is open.

@@ -78,6 +78,15 @@ pub(super) fn verify(
     }
 }
 
+/// Whether any of `secrets` can verify anything.
+pub(super) fn can_verify(verification: &Verification, secrets: &[Secret]) -> bool {
+    match verification {
+        Verification::Plain => true,
+        Verification::SharedToken { .. } => !secrets.is_empty(),
+        Verification::Hmac { scheme, .. } => secrets.iter().any(|secret| key_of(scheme.key, secret).is_some()),
+    }
+}
+
 /// Hashes are compared, so that not even the length of a secret shows in the time.
 fn verify_token(token: &[u8], secrets: &[Secret]) -> Result<(), Refusal> {
     let token = Sha256::digest(token);

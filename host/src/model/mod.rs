@@ -23,4 +23,5 @@ pub mod reading;
 pub mod retry;
 pub mod room;
 pub mod time;
+pub mod url;
 pub mod work_item;

@@ -307,6 +307,14 @@ pub enum Verification {
 }
 
 impl Verification {
+    /// The secret that it takes, if it takes one.
+    pub fn secret(&self) -> Option<&SecretName> {
+        match self {
+            Verification::Plain => None,
+            Verification::SharedToken { secret, .. } | Verification::Hmac { secret, .. } => Some(secret),
+        }
+    }
+
     /// Whether the signature covers the address that a request was sent to.
     pub fn signs_uri(&self) -> bool {
         match self {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -28,7 +28,9 @@ use tower::Service;
 
 use super::channel::{Channels, Counted};
 use super::guard::{Denied, Guard, canonical};
+use super::{cause, innermost};
 use crate::env;
+use crate::model::url::{Host, UrlError, port_of};
 
 /// Over lookup, dial and TLS handshake of one connection. Destinations' deadlines are normally shorter; this ends what the
 /// pool finishes in the background.
@@ -42,20 +44,15 @@ const ADDRESSES_MAX: usize = 8;
 const LOOKUPS_PER_NAME_MAX: usize = 2;
 /// Names that are looked up at once by a dialer for any host.
 const NAMES_MAX: usize = 256;
-/// The longest DNS name, in characters (RFC 1035).
-const NAME_LENGTH_MAX: usize = 253;
-/// The longest label of a DNS name, in characters (RFC 1035).
-const LABEL_LENGTH_MAX: usize = 63;
-
 /// Why there is no connection. Nothing of the request was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     /// The guard refuses the address.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// The URL's host is neither an address in its usual spelling nor a DNS name.
-    #[error(transparent)]
-    Host(#[from] HostError),
+    /// The URL's host or port is none that can be called, or its name none that may be.
+    #[error("the URL {0}")]
+    Host(#[from] UrlError),
     /// So many names are being looked up that this one must wait for another time.
     #[error("more than {NAMES_MAX} names are being looked up at once")]
     TooManyNames,
@@ -69,56 +66,35 @@ pub(crate) enum ConnectError {
     #[error("no connection: {0}")]
     Dial(io::Error),
     /// The connection stands, but TLS does not.
-    #[error("no TLS connection: {0}")]
+    #[error("no TLS connection: {}", tls_words(.0.as_ref()))]
     Tls(Box<dyn StdError + Send + Sync>),
     /// It took too long.
     #[error("no connection within {} s", CONNECT_TIME_MAX.as_secs())]
     TimedOut,
 }
 
-/// A URL whose host cannot be called.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the host `{0}` is neither an IP address in its usual spelling nor a DNS name")]
-pub(crate) struct HostError(String);
+/// What is wrong with TLS, in words: the library's own are the names of its variants.
+fn tls_words(error: &(dyn StdError + 'static)) -> String {
+    use rustls::CertificateError as Wrong;
 
-/// The host of a URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Host {
-    /// An address.
-    Address(IpAddr),
-    /// A name to look up.
-    Name(String),
-}
-
-impl Host {
-    /// The host of `url`. Spellings of addresses that the system's resolver would take (`127.1`, `0x7f000001`) are refused:
-    /// whoever writes them means to be misread.
-    pub(crate) fn of(url: &Uri) -> Result<Self, HostError> {
-        let text = url.host().unwrap_or_default();
-        let refused = || HostError(text.to_owned());
-        if let Some(inner) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
-            return inner.parse::<Ipv6Addr>().map(|ip| Host::Address(ip.into())).map_err(|_| refused());
-        }
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Host::Address(ip));
-        }
-        if is_dns_name(text) { Ok(Host::Name(text.to_ascii_lowercase())) } else { Err(refused()) }
-    }
-}
-
-/// Letters, digits, hyphens and underscores in labels; the last one is no number (else it would be an IPv4 address in some
-/// resolver's eyes).
-fn is_dns_name(text: &str) -> bool {
-    let name = text.strip_suffix('.').unwrap_or(text);
-    let is_label = |label: &str| {
-        (1..=LABEL_LENGTH_MAX).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    // The connector's error holds the library's inside an I/O error, which does not call it its cause.
+    let inner = cause::<io::Error>(error).and_then(io::Error::get_ref);
+    let inner = inner.and_then(|error| error.downcast_ref::<rustls::Error>());
+    let wrong = match inner.or_else(|| cause::<rustls::Error>(error)) {
+        Some(rustls::Error::InvalidCertificate(wrong)) => wrong,
+        Some(_) | None => return innermost(error).to_string(),
     };
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
-        || last.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("0x"))
-            && last[2..].bytes().all(|byte| byte.is_ascii_hexdigit());
-    name.len() <= NAME_LENGTH_MAX && name.split('.').all(is_label) && !is_number
+    let words = match wrong {
+        Wrong::Expired | Wrong::ExpiredContext { .. } => "it has expired",
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "it is not valid yet",
+        Wrong::UnknownIssuer => "nobody that is trusted issued it (`publish.ca_file` names authorities of one's own)",
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => "it is for another name",
+        Wrong::Revoked => "it was revoked",
+        Wrong::BadSignature => "its signature is wrong",
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => "it is an authority's, and not a server's",
+        other => return format!("the server's certificate is not taken: {other}"),
+    };
+    format!("the server's certificate is not taken: {words}")
 }
 
 /// Makes TCP connections to checked addresses.
@@ -160,7 +136,7 @@ impl Names {
 
 impl Dialer {
     /// A dialer for the hosts of these URLs, and for no others.
-    pub(crate) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, HostError> {
+    pub(crate) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, UrlError> {
         let mut lookups = HashMap::new();
         for url in urls {
             match Host::of(url)? {
@@ -184,7 +160,7 @@ impl Dialer {
     }
 
     async fn connect(self, url: Uri) -> Result<TcpStream, ConnectError> {
-        let port = url.port_u16().unwrap_or(if url.scheme() == Some(&http::uri::Scheme::HTTPS) { 443 } else { 80 });
+        let port = port_of(&url)?;
         let addresses = match Host::of(&url)? {
             Host::Address(ip) => vec![SocketAddr::new(ip, port)],
             Host::Name(name) => self.look_up(name, port).await?,
@@ -194,7 +170,7 @@ impl Dialer {
 
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
         let lookups = match &*self.names {
-            Names::Fixed(_) => self.names.lookups_of(&name).ok_or_else(|| HostError(name.clone()))?,
+            Names::Fixed(_) => self.names.lookups_of(&name).ok_or_else(|| UrlError::Host(name.clone()))?,
             // The names that are being looked up now may be another pack's: this one is tried again.
             Names::Open(_) => self.names.lookups_of(&name).ok_or(ConnectError::TooManyNames)?,
         };

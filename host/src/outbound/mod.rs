@@ -19,10 +19,10 @@ use std::error::Error as StdError;
 
 pub(crate) use self::channel::Channels;
 pub use self::client::{CallFailure, Client, ClientError, ClientOptions, Response};
-pub(crate) use self::connect::{ConnectError, Connector, Dialer, HostError};
+pub(crate) use self::connect::{ConnectError, Connector, Dialer};
 pub(crate) use self::guard::Guard;
 pub(crate) use self::retry_after::retry_after;
-pub(crate) use self::trust::client_config;
+pub(crate) use self::trust::{check_authorities, client_config};
 
 /// The first cause of this type.
 pub(crate) fn cause<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {

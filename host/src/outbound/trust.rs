@@ -17,7 +17,15 @@ pub(crate) fn client_config(key: &str, ca_file: Option<&Path>) -> Result<ClientC
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Whether a file holds what [`client_config`] can trust; or what is wrong, in words that go on after its name.
+pub(crate) fn check_authorities(file: &Path) -> Result<(), String> {
+    add(&mut RootCertStore::empty(), file)
+}
+
 fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
+    if std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err("is not a regular file".to_owned());
+    }
     let certificates =
         CertificateDer::pem_file_iter(file).map_err(|error| format!("cannot be read as a PEM file: {error}"))?;
     let before = roots.len();

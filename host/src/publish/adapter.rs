@@ -10,8 +10,10 @@ use futures_util::future::BoxFuture;
 use super::ClaimedMessage;
 use super::http::HttpAdapter;
 use super::reliance::Reliance;
+use super::sign::sign;
 use super::verdict::Verdict;
 use crate::model::destination::Destination;
+use crate::model::names::Namespace;
 use crate::secrets::Secrets;
 use crate::store::Payload;
 
@@ -28,6 +30,11 @@ pub(super) trait Adapter: Send + Sync {
         payload: Option<Payload>,
         reliance: &'a Reliance,
     ) -> BoxFuture<'a, Verdict>;
+
+    /// What this host lacks for every attempt at a tenant's messages, if it lacks anything: no destination could mend it.
+    fn obstacle(&self, _namespace: &Namespace) -> Option<String> {
+        None
+    }
 }
 
 /// A destination that is called over HTTP.
@@ -69,6 +76,18 @@ impl Adapter for HttpDestination {
         }
         .boxed()
     }
+
+    fn obstacle(&self, namespace: &Namespace) -> Option<String> {
+        check_secret(&self.destination, namespace, &self.secrets).err()
+    }
+}
+
+/// Whether a tenant's messages to a destination can be signed as it asks; if not, why.
+pub fn check_secret(destination: &Destination, namespace: &Namespace, secrets: &Secrets) -> Result<(), String> {
+    let Some(name) = &destination.secret else { return Ok(()) };
+    let secrets = secrets.get(namespace, name).map_err(|error| error.to_string())?;
+    let signed = sign(&secrets, "", 0, b"");
+    signed.map(drop).map_err(|error| format!("secret `{name}` for namespace `{namespace}`: {error}"))
 }
 
 /// What a native destination makes of an attempt.

@@ -27,7 +27,8 @@ use super::request;
 use super::verdict::Verdict;
 use crate::env::{self, Env};
 use crate::model::destination::{Destination, Destinations};
-use crate::outbound::{Channels, ConnectError, Connector, Dialer, Guard, HostError, cause, innermost};
+use crate::model::url::UrlError;
+use crate::outbound::{Channels, ConnectError, Connector, Dialer, Guard, cause, innermost};
 use crate::secrets::Secret;
 use crate::store::Payload;
 
@@ -64,7 +65,7 @@ impl HttpAdapter {
         destinations: &Destinations,
         limits: HttpLimits,
         env: Env,
-    ) -> Result<Self, HostError> {
+    ) -> Result<Self, UrlError> {
         let dialer = Dialer::new(guard, destinations.values().map(|destination| &destination.url))?;
         let channels = dialer.channels();
         let client = Client::builder(TokioExecutor::new())

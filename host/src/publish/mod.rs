@@ -27,6 +27,7 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
+pub use adapter::check_secret;
 pub use adapter::{NativeAnswer, NativeCall};
 pub use metrics::describe;
 pub use reliance::Reliance;
@@ -265,6 +266,11 @@ impl Publisher {
         }
         self.engine.entrance.wait(Group { lease, latest, claims: waiting });
         env::spawn_on(&self.runtime, "publish batch", Arc::clone(&self.engine).publish());
+    }
+
+    /// What this host lacks for every attempt at a tenant's messages to a destination, if it lacks anything.
+    pub fn obstacle(&self, namespace: &Namespace, destination: &DestinationName) -> Option<String> {
+        self.routes.get(destination)?.adapter.obstacle(namespace)
     }
 
     /// Gives back what was handed over under a lease and waits for a place in flight: its shard is about to be given up.

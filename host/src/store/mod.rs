@@ -108,7 +108,7 @@ pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
 pub use readers::PoolWaits;
 pub use replay::Replayed;
 pub use runtimes::{RUNTIMES_MAX, Runtimes};
-pub use schema::{MigrationReport, migrate};
+pub use schema::{MigrationReport, is_missing, migrate};
 pub use server::DatabaseUrl;
 pub use shard_checkpoints::CheckpointRow;
 pub use shards::{ShardId, ShardLease, ShardRow};
@@ -117,6 +117,7 @@ pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
 pub use time::DatabaseTime;
+pub use transact::describe;
 pub use withdrawals::Withdrawal;
 
 use std::path::PathBuf;

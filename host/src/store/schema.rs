@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
 
@@ -56,14 +56,28 @@ pub struct MigrationReport {
     pub applied: Vec<(i64, String)>,
 }
 
-/// Brings the schema of the store up to date, and creates the store if there is none: the database of `url`, or else the
-/// one in the directory `data`.
+/// Whether the directory `data` has no database, or one in which nothing was ever written.
+pub fn is_missing(data: &Path) -> bool {
+    let is_empty = |name: &str| std::fs::metadata(data.join(name)).is_ok_and(|metadata| metadata.len() == 0);
+    let is_absent = |name: &str| !data.join(name).exists();
+    let log = format!("{DATABASE_FILE}-wal");
+    is_absent(DATABASE_FILE) || is_empty(DATABASE_FILE) && (is_absent(&log) || is_empty(&log))
+}
+
+/// Brings the schema of the store up to date: that of the database of `url`, or else of the one in the directory `data`.
 ///
+/// A server's database may be new; a directory must hold a database, for one that was mistyped is to stay what it is.
 /// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, or if the
 /// database is not a healthy one of Forebay's.
 pub async fn migrate(data: &Path, url: Option<&DatabaseUrl>) -> Result<MigrationReport, StoreError> {
     if let Some(url) = url {
         return server::migrate(url).await;
+    }
+    if is_missing(data) {
+        return Err(StoreError::Unusable(format!(
+            "there is no store in {}: the first start of a host makes one, with its schema up to date",
+            data.display()
+        )));
     }
     let directory = Directory::lock(data)?;
     let mut connection = directory.create().await?;
@@ -112,8 +126,23 @@ impl Directory {
     /// Connects to the database, and creates an empty one if there is none.
     pub(super) async fn create(&self) -> Result<SqliteConnection, StoreError> {
         let path = self.database();
+        self.check_writable()?;
         let connected = writer_options(&path).create_if_missing(true).connect().await;
-        connected.map_err(|error| unhealthy(&path, &error))
+        connected.map_err(|error| unusable(&path, &error))
+    }
+
+    /// Refuses files that are there and cannot be written to: SQLite would open them, and say so at some later statement. Nobody
+    /// has them open yet, so that no lock of SQLite's is lost by looking.
+    fn check_writable(&self) -> Result<(), StoreError> {
+        for ending in ["", "-wal", "-shm"] {
+            let path = self.path.join(format!("{DATABASE_FILE}{ending}"));
+            match File::options().write(true).open(&path) {
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unwritable(&path, &error)),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -219,7 +248,10 @@ async fn version(connection: &mut SqliteConnection) -> Result<Version, sqlx::Err
 async fn bring_up_to_date(connection: &mut SqliteConnection, path: &Path) -> Result<MigrationReport, StoreError> {
     let report = outstanding(connection, path).await?;
     quick_check(connection, path).await?;
-    MIGRATOR.run(&mut *connection).await.map_err(|error| unhealthy(path, &error))?;
+    MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unusable(path, &error),
+        error => unhealthy(path, &error),
+    })?;
     Ok(report)
 }
 
@@ -230,9 +262,10 @@ pub(super) async fn examine(directory: &Directory) -> Result<Option<(SqliteConne
     if !path.exists() {
         return Ok(None);
     }
+    directory.check_writable()?;
     // Without the writer's settings: a file of another program is left as it is.
     let connected = options(&path).create_if_missing(false).connect().await;
-    let mut connection = connected.map_err(|error| unhealthy(&path, &error))?;
+    let mut connection = connected.map_err(|error| unusable(&path, &error))?;
     let report = outstanding(&mut connection, &path).await?;
     quick_check(&mut connection, &path).await?;
     Ok(Some((connection, report)))
@@ -240,7 +273,7 @@ pub(super) async fn examine(directory: &Directory) -> Result<Option<(SqliteConne
 
 /// What bringing a database up to date will do. Refuses one of another program, and one of a newer binary.
 async fn outstanding(connection: &mut SqliteConnection, path: &Path) -> Result<MigrationReport, StoreError> {
-    let from = match version(connection).await.map_err(|error| unhealthy(path, &error))? {
+    let from = match version(connection).await.map_err(|error| unusable(path, &error))? {
         Version::New => 0,
         Version::Of(version) => version,
         Version::Foreign => {
@@ -274,7 +307,7 @@ pub(super) fn report(
 /// Checks a small database whole. A large one is trusted for what reading its schema says: damage in its pages is found
 /// when they are read.
 async fn quick_check(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let damaged = |error: sqlx::Error| unhealthy(path, &error);
+    let damaged = |error: sqlx::Error| unusable(path, &error);
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut *connection).await.map_err(damaged)?;
     let page: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut *connection).await.map_err(damaged)?;
     if pages.saturating_mul(page) > QUICK_CHECK_BYTES_MAX {
@@ -321,6 +354,34 @@ pub(super) fn check_shards(known: i64, shards: u16) -> Result<(), StoreError> {
         "the store was created with {known} shards, and the configuration says {shards}: the number cannot be changed, set \
          it to {known}"
     )))
+}
+
+/// SQLite's codes for what its surroundings do to it, and not what is in its file: PERM, BUSY, LOCKED, NOMEM, READONLY, INTERRUPT,
+/// IOERR, FULL, CANTOPEN (<https://www.sqlite.org/rescode.html>).
+const SURROUNDINGS: [i64; 9] = [3, 5, 6, 7, 8, 9, 10, 13, 14];
+
+/// Whether an error says nothing against what is in the file.
+fn is_from_outside(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i64>().ok()),
+        sqlx::Error::Io(_) => return true,
+        _ => None,
+    };
+    // The low byte is the code, the rest says more about it.
+    code.is_some_and(|code| SURROUNDINGS.contains(&(code & 0xff)))
+}
+
+/// Why a database cannot be opened. Only one that is damaged is to be replaced.
+fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
+    if is_from_outside(error) { unwritable(path, error) } else { unhealthy(path, error) }
+}
+
+fn unwritable(path: &Path, cause: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unusable(format!(
+        "{} cannot be used now ({cause}): let the host's user write to it and to its folder (chown, chmod u+w), and see that the \
+         disk has room; nothing says that the database is damaged",
+        path.display()
+    ))
 }
 
 fn unhealthy(path: &Path, cause: &dyn std::fmt::Display) -> StoreError {

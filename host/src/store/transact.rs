@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, describe_counter};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{CommitError, Connection};
@@ -23,6 +23,13 @@ use super::loss::Loss;
 use super::task::{Task, TaskParts};
 use super::unit::{Terms, Unit};
 use crate::env;
+
+const CONFLICTS: &str = "forebay_store_conflicts_total";
+
+/// Says what the metrics of this module mean.
+pub fn describe() {
+    describe_counter!(CONFLICTS, "Transactions that lost against another one and were begun anew");
+}
 
 /// How often a transaction is begun that loses against others.
 const ATTEMPTS_MAX: u32 = 10;
@@ -122,7 +129,7 @@ impl Task {
                     return Came::Ended(Err(error));
                 }
                 Err(Failed::Conflict(error)) => {
-                    counter!("forebay_store_conflicts_total").increment(1);
+                    counter!(CONFLICTS).increment(1);
                     #[cfg(test)]
                     self.parts.losses.conflict();
                     tracing::debug!(%error, lost = part.lost, "a transaction lost against another one");

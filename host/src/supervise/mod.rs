@@ -318,6 +318,11 @@ impl Supervisor {
         self.shared.generations.numbers(pack)
     }
 
+    /// Whether this host works a tenant's events off.
+    pub fn serves(&self, namespace: &Namespace) -> bool {
+        self.shared.options.namespaces.contains(namespace)
+    }
+
     /// Whether this host does its work, and if not, why.
     pub fn readiness(&self) -> Readiness {
         let state = self.state();

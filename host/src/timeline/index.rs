@@ -111,6 +111,11 @@ impl Lane {
         Self { name, pending: 0, start: None, ready_at: None, recorded: None, touched: false, is_vacant: false }
     }
 
+    /// Whether all wait for a head of which nobody knows yet what became of it.
+    pub(super) fn waits_for_its_head(&self) -> bool {
+        self.eligible_from() == Some(Timestamp::MAX)
+    }
+
     /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
     pub(super) fn eligible_from(&self) -> Option<Timestamp> {
         match self.start {

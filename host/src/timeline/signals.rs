@@ -257,8 +257,11 @@ impl Signals {
                 continue;
             }
             *circuits.entry(schedule.circuit(number).as_str()).or_default() += 1;
-            if lane.eligible_from().is_some_and(|from| from <= now) {
-                let reason = [schedule.held(number, now), held, Some(Held::Fairness)].into_iter().flatten().min();
+            // Whoever stands behind such a head may be due for long.
+            let behind = (lane.waits_for_its_head() && lane.pending > 1).then_some(Held::OrderingHead);
+            if behind.is_some() || lane.eligible_from().is_some_and(|from| from <= now) {
+                let reason =
+                    [schedule.held(number, now), behind, held, Some(Held::Fairness)].into_iter().flatten().min();
                 *reasons.entry(reason.unwrap_or(Held::Fairness)).or_default() += 1;
             }
             let mut name = (lane.name.namespace.as_str(), lane.name.destination.as_str());

@@ -106,8 +106,8 @@ async fn shards_are_listed_and_a_checkpoint_is_made_when_it_is_asked_for() -> an
     world.deliver(&signed("one", "pull_request", cases::github_body("pull_request"))).await?;
     world.settle().await?;
     let (code, shards) = json(&world, &["shard", "list", "--json"]);
-    assert_eq!((code, shards.as_array().map(Vec::len)), (Some(0), Some(1)), "{shards}");
-    let shard = &shards[0];
+    assert_eq!((code, shards["items"].as_array().map(Vec::len)), (Some(0), Some(1)), "{shards}");
+    let shard = &shards["items"][0];
     assert!(shard["owner"].is_string() && shard["here"]["applied"].as_u64() > Some(0), "{shard}");
     assert_eq!(
         (&shard["here"]["lag"], &shard["here"]["restored"]),
@@ -127,7 +127,7 @@ async fn shards_are_listed_and_a_checkpoint_is_made_when_it_is_asked_for() -> an
     assert_eq!(code, Some(0), "{made}");
     assert_eq!(made["checkpoint"]["applied"], shard["here"]["applied"], "{made}");
     let (_, shards) = json(&world, &["shard", "list", "--json"]);
-    assert_eq!(shards[0]["checkpoint"], made["checkpoint"], "{shards}");
+    assert_eq!(shards["items"][0]["checkpoint"], made["checkpoint"], "{shards}");
 
     let said = |arguments: &[&str]| {
         let output = forebay(&world, arguments);

@@ -1,7 +1,9 @@
 //! A host that cannot do its work does not start, and says why.
 
-use forebay_tests::world::World;
+use forebay_tests::world::{World, signed};
+use forebay_tests::{cases, wait};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// Starts the host and waits until it gives up: its log.
 async fn refuses_to_start(world: &World) -> anyhow::Result<String> {
@@ -24,6 +26,35 @@ async fn a_file_that_is_no_database_stops_the_start_and_stays_as_it_is() -> anyh
     assert_eq!(std::fs::read(&file)?, garbage);
     std::fs::remove_file(&file)?;
     world.restart().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_secret_is_said_at_the_start_and_is_why_messages_wait() -> anyhow::Result<()> {
+    let mut world = World::prepare(&["github"], "").await?;
+    let secret = world.site.host.secrets.join("notifications");
+    let held = std::fs::read(&secret)?;
+    std::fs::remove_file(&secret)?;
+    world.restart().await?;
+    let log = std::fs::read_to_string(&world.site.host.log)?;
+    assert!(log.contains("destination `notifications`") && log.contains("there is no secret `notifications`"), "{log}");
+    assert!(!log.contains("route `github`"), "that one is held: {log}");
+
+    let mut body: Value = serde_json::from_slice(&cases::github_body("pull_request"))?;
+    body["action"] = "opened".into();
+    world.deliver(&signed("one", "pull_request", body.to_string())).await?;
+    let waiting = "/api/v1/messages?state=retry_wait";
+    let messages = wait::until(
+        "an attempt failed",
+        async || world.admin().get(waiting).await,
+        |found| found["items"].as_array().is_some_and(|items| !items.is_empty()),
+    );
+    let id = messages.await?["items"][0]["id"].as_str().expect("it has an id").to_owned();
+    let why = world.admin().get(&format!("/api/v1/messages/{id}/why")).await?;
+    let explanation = why["explanation"].as_str().expect("there is one");
+    assert!(explanation.starts_with("This host cannot send it: there is no secret `notifications`"), "{why}");
+
+    std::fs::write(&secret, held)?;
+    world.settle().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,6 +66,11 @@ async fn what_cannot_be_understood_is_named() {
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", ""),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", "{}"),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"due_at":"tomorrow"}"#),
+        (
+            "POST",
+            "/api/v1/messages/msg_00000000000000000000000000000000/reschedule",
+            r#"{"due_at":"1969-01-01T00:00:00Z"}"#,
+        ),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"delay_ms":-1}"#),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"delay_ms":1000000000000}"#),
         ("POST", "/api/v1/messages/msg_00000000000000000000000000000000/reschedule", r#"{"delay":1}"#),
@@ -88,6 +93,7 @@ async fn what_cannot_be_understood_is_named() {
         400 {"error":{"code":"invalid","message":"the body is not what is expected: EOF while parsing a value at line 1 column 0"}}
         400 {"error":{"code":"invalid","message":"give either `due_at` or `delay_ms`"}}
         400 {"error":{"code":"invalid","message":"`due_at` must be an RFC 3339 time, like 2030-01-31T08:00:00Z"}}
+        400 {"error":{"code":"invalid","message":"the new time must not be before 1970"}}
         400 {"error":{"code":"invalid","message":"the body is not what is expected: invalid value: integer `-1`, expected u64 at line 1 column 14"}}
         400 {"error":{"code":"invalid","message":"the new time must be less than ten years away"}}
         400 {"error":{"code":"invalid","message":"the body is not what is expected: unknown field `delay`, expected `due_at` or `delay_ms` at line 1 column 8"}}

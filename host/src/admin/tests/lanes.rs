@@ -126,6 +126,8 @@ async fn an_uncertain_message_is_settled_as_an_operator_says() {
     assert_eq!(desk.post(&resolve, r#"{"as":"published"}"#).await.status, 409);
     desk.end(id, AfterAttempt::Uncertain).await;
     assert!(desk.why(id).await["advice"].as_str().unwrap().contains("forebay message resolve"));
+    let too_late = shown(&desk.post(&format!("/api/v1/messages/{id}/cancel"), "").await);
+    assert!(too_late.starts_with("409") && too_late.contains("forebay message resolve"), "{too_late}");
     assert_eq!(desk.post(&resolve, r#"{"as":"lost"}"#).await.status, 400);
     let resolved: Value = desk.post(&resolve, r#"{"as":"published"}"#).await.json().unwrap();
     assert_eq!(resolved["state"], json!("published"));
@@ -156,7 +158,7 @@ async fn shards_are_listed_with_their_owners() {
     let desk = Desk::open(None).await;
     let runtime = desk.shared.runtime();
     desk.store.acquire_shard(ShardId(0), runtime, LEASE, NOW).await.unwrap().unwrap();
-    let shards = desk.json("/api/v1/shards").await;
+    let shards = desk.json("/api/v1/shards").await["items"].take();
     assert_eq!(shards[0]["owner"], json!(runtime.to_string()));
     assert_eq!((&shards[0]["shard"], &shards[0]["epoch"], &shards[0]["here"]), (&json!(0), &json!(1), &Value::Null));
     assert_eq!((&shards[0]["checkpoint"], &shards[0]["withdrawn"]), (&Value::Null, &json!([])));
@@ -193,7 +195,7 @@ async fn a_shards_checkpoint_and_who_cannot_open_it_are_shown() {
     let row = CheckpointRow { shard, epoch, number: 1, applied: 70, bytes: 4_096, digest, created_at: NOW };
     desk.store.keep_checkpoint(lease, row, 1).await.unwrap().unwrap();
     desk.store.withdraw(ShardId(0), runtime, LEASE, "the disk is broken".to_owned(), NOW).await.unwrap();
-    let shards = desk.json("/api/v1/shards").await;
+    let shards = desk.json("/api/v1/shards").await["items"].take();
     assert_eq!((&shards[0]["checkpoint"]["applied"], &shards[0]["checkpoint"]["bytes"]), (&json!(70), &json!(4_096)));
     assert_eq!(shards[0]["withdrawn"][0]["runtime"], json!(runtime.to_string()));
     assert_eq!(shards[0]["withdrawn"][0]["reason"], json!("the disk is broken"));

@@ -3,6 +3,7 @@
 mod access;
 mod content;
 mod lanes;
+mod probes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

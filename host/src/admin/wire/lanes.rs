@@ -140,6 +140,13 @@ pub struct Why {
     pub advice: Option<String>,
 }
 
+/// `GET /api/v1/shards`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Shards {
+    /// All of them, by number.
+    pub items: Vec<Shard>,
+}
+
 /// A Delay Shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Shard {

@@ -1,10 +1,23 @@
 //! What a scheduler reports.
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 
 use super::super::limiter::Admission;
 use crate::lanes::Shape;
 use crate::model::names::PackName;
+
+/// Says what the metrics of claims mean.
+pub(in crate::claim) fn describe() {
+    describe_counter!("forebay_claims_total", "Claims that were made of a pack's queue");
+    describe_counter!("forebay_claimed_rows_total", "Work items that claims took");
+    describe_counter!("forebay_reclaimed_rows_total", "Of those, the ones whose former lease had run out");
+    describe_counter!("forebay_claim_failures_total", "Claims that the store could not make");
+    describe_counter!("forebay_claim_decisions_total", "What the limiter decided before a claim, by reason");
+    describe_histogram!("forebay_claim_seconds", Unit::Seconds, "Time of a claim");
+    describe_gauge!("forebay_processing_rows", "Work items of a pack that are in work, over all hosts");
+}
 
 /// Metric handles of one pack, looked up once.
 pub(in crate::claim) struct ClaimSignals {

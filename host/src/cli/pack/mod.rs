@@ -14,6 +14,7 @@ use std::str::FromStr;
 use clap::Subcommand;
 
 use super::exit::Failure;
+use crate::guest::read_pack_file;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
@@ -110,5 +111,5 @@ impl fmt::Display for GenerationName {
 
 /// Reads a pack file whole.
 fn read_file(file: &std::path::Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(file).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
+    read_pack_file(file).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
 }

@@ -140,6 +140,11 @@ fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Checks a pack file as a host does before it serves it. No more of it is read than a pack may have.
 pub fn check_pack_file(file: &Path) -> Result<PackReport, LoadError> {
+    check_pack(&read_pack_file(file)?)
+}
+
+/// Reads a file that is to be a pack file. One that is too large to be one is refused before any of it is read.
+pub fn read_pack_file(file: &Path) -> Result<Vec<u8>, LoadError> {
     let unreadable = |error: std::io::Error| LoadError(error.to_string());
     let opened = std::fs::File::open(file).map_err(unreadable)?;
     let size = opened.metadata().map_err(unreadable)?.len();
@@ -147,8 +152,9 @@ pub fn check_pack_file(file: &Path) -> Result<PackReport, LoadError> {
         return Err(too_large(size));
     }
     let mut bytes = Vec::new();
-    opened.take(PACK_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unreadable)?;
-    check_pack(&bytes)
+    // Its size may not be what it says, or not be it any more.
+    opened.take(PACK_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > PACK_BYTES_MAX { Err(too_large(bytes.len() as u64)) } else { Ok(bytes) }
 }
 
 /// Checks a pack file's bytes as a host does before it serves them.

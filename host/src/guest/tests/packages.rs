@@ -22,6 +22,15 @@ fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
+fn a_file_ends_where_its_content_ends() {
+    let bytes = PackFile::encode("name = \"a\"\nversion = \"1\"\n", b"component").unwrap();
+    for behind in [&[0; 100][..], b"x", &bytes] {
+        let refused = PackFile::parse(&[&bytes, behind].concat()).unwrap_err().to_string();
+        assert!(refused.contains("it does not end where its content ends"), "{refused}");
+    }
+}
+
+#[test]
 fn a_pack_is_read_back_and_has_the_same_bytes_every_time() {
     let bytes = PackFile::encode(MANIFEST, b"component").unwrap();
     assert_eq!(PackFile::encode(MANIFEST, b"component").unwrap(), bytes);

@@ -2,47 +2,6 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-#[test]
-fn a_host_is_an_address_in_its_usual_spelling_or_a_name() {
-    let host = |url: &str| Host::of(&url.parse().unwrap());
-    assert_eq!(host("http://192.0.2.1:80/"), Ok(Host::Address("192.0.2.1".parse().unwrap())));
-    assert_eq!(host("http://[2001:db8::1]/"), Ok(Host::Address("2001:db8::1".parse().unwrap())));
-    for name in ["hooks.example.com", "hooks.example.com.", "a_b.example", "xn--bcher-kva.example", "1.2.3.4.example"] {
-        assert_eq!(host(&format!("https://{name}/x")), Ok(Host::Name(name.to_owned())));
-    }
-    assert_eq!(host("https://HOOKS.Example/"), Ok(Host::Name("hooks.example".to_owned())));
-}
-
-#[test]
-fn odd_spellings_of_addresses_are_no_hosts() {
-    for odd in [
-        "2130706433",
-        "0x7f000001",
-        "0X7F000001",
-        "0177.0.0.1",
-        "127.1",
-        "127.0.0.1.",
-        "127.0.0.0x1",
-        "1.2.3.4.5",
-        "0x",
-        "a..b",
-        ".",
-        "[::1",
-        "[127.0.0.1]",
-    ] {
-        let url = format!("http://{odd}/");
-        if let Ok(url) = url.parse::<Uri>() {
-            assert!(Host::of(&url).is_err(), "{odd}");
-        }
-    }
-    for unparsable in ["http://１２７.0.0.1/", "http://[fe80::1%25eth0]/"] {
-        let refused = unparsable.parse::<Uri>().map_err(|_| ()).and_then(|url| Host::of(&url).map_err(|_| ()));
-        assert!(refused.is_err(), "{unparsable}");
-    }
-    let long = format!("http://{}.example/", "a".repeat(LABEL_LENGTH_MAX + 1));
-    assert!(Host::of(&long.parse().unwrap()).is_err());
-}
-
 #[tokio::test]
 async fn a_name_that_resolves_to_one_denied_address_is_refused_whole_and_each_time_anew() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,6 +40,30 @@ async fn only_names_of_destinations_are_looked_up() {
     let stranger = dialer.clone().connect("http://stranger.example/".parse().unwrap()).await;
     assert!(matches!(stranger, Err(ConnectError::Host(_))));
     assert!(matches!(dialer.connect(configured).await, Err(ConnectError::Denied(_))), "localhost is not public");
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_said_in_words() {
+    use rustls::{CertificateError, OtherError};
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("CaUsedAsEndEntity")]
+    struct CaUsedAsEndEntity;
+
+    let words = |error: rustls::Error| ConnectError::Tls(io::Error::other(error).into()).to_string();
+    for (wrong, said) in [
+        (CertificateError::UnknownIssuer, "nobody that is trusted issued it"),
+        (CertificateError::Expired, "it has expired"),
+        (CertificateError::Other(OtherError(Arc::new(CaUsedAsEndEntity))), "it is an authority's, and not a server's"),
+    ] {
+        let text = words(rustls::Error::InvalidCertificate(wrong));
+        assert!(
+            text.starts_with(&format!("no TLS connection: the server's certificate is not taken: {said}")),
+            "{text}"
+        );
+    }
+    let other = words(rustls::Error::DecryptError);
+    assert!(other.starts_with("no TLS connection: ") && !other.contains("certificate"), "{other}");
 }
 
 #[tokio::test]

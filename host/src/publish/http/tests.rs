@@ -15,6 +15,7 @@ use crate::model::event::Header;
 use crate::model::ids::MessageId;
 use crate::model::message::{Outcome, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
+use crate::model::url::UrlError;
 use crate::outbound::client_config;
 use crate::outbound::sink::{Answer, Received, Sink};
 
@@ -38,7 +39,7 @@ fn destination(url: &str) -> Destination {
     }
 }
 
-fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter, HostError> {
+fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter, UrlError> {
     let limits = HttpLimits {
         response_bytes_max: RESPONSE_BYTES_MAX,
         idle_connections_max: IDLE_CONNECTIONS_MAX,

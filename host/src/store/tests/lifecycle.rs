@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
+
 use super::*;
 use crate::store::schema::{self, Directory};
 
@@ -177,10 +180,53 @@ async fn another_number_of_shards_is_refused() {
 async fn a_migration_says_what_it_did() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
+    // What an interrupted creation leaves.
+    std::fs::create_dir_all(&data).unwrap();
+    let empty = SqliteConnectOptions::new().filename(database(&directory)).create_if_missing(true);
+    let mut empty = empty.connect().await.unwrap();
+    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut empty).await.unwrap();
+    empty.close().await.unwrap();
     let first = migrate(&data, None).await.unwrap();
     assert_eq!((first.from, first.applied.last().map(|(version, _)| *version)), (0, Some(first.to)));
     let second = migrate(&data, None).await.unwrap();
     assert_eq!((second.from, second.to, second.applied.len()), (first.to, first.to, 0));
+}
+
+#[tokio::test]
+async fn where_there_is_no_store_nothing_is_migrated_and_nothing_is_made() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("mistyped");
+    let refused = async || match migrate(&data, None).await {
+        Err(StoreError::Unusable(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused().await.starts_with(&format!("there is no store in {}", data.display())));
+    assert!(!data.exists());
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("forebay.sqlite"), "").unwrap();
+    assert!(refused().await.starts_with("there is no store in "));
+}
+
+#[tokio::test]
+async fn a_database_that_its_surroundings_keep_from_being_written_is_not_said_to_be_damaged() {
+    let directory = TempDir::new().unwrap();
+    open(&directory).await.unwrap().close().await;
+    // Whoever may do everything still cannot write to a directory as if it were a file.
+    let log = directory.path().join("data/forebay.sqlite-wal");
+    std::fs::create_dir(&log).unwrap();
+    let looked = examine(&directory.path().join("data"), None, &Env::system()).await.unwrap_err().to_string();
+    for text in [refusal(&directory).await, looked] {
+        assert!(text.starts_with(&format!("{} cannot be used now", log.display())), "{text}");
+        assert!(text.contains("chown") && !text.contains("restore") && !text.contains("move"), "{text}");
+    }
+    std::fs::remove_dir(&log).unwrap();
+    open(&directory).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_is_made_is_its_owners_alone() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
     open(&directory).await.unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&data).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o700, "it is nobody else's");

@@ -87,8 +87,15 @@ impl Session {
                 pending: lane.pending,
                 in_flight_messages: destination.in_flight_messages(),
                 in_flight_bytes: destination.in_flight_bytes(),
-                eligible_from: lane.eligible_from(),
-                held: [self.schedule.held(number, now), self.held].into_iter().flatten().min(),
+                eligible_from: lane.eligible_from().filter(|_| !lane.waits_for_its_head()),
+                held: [
+                    self.schedule.held(number, now),
+                    lane.waits_for_its_head().then_some(Held::OrderingHead),
+                    self.held,
+                ]
+                .into_iter()
+                .flatten()
+                .min(),
             }
         });
         views.collect()

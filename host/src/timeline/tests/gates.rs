@@ -211,6 +211,9 @@ async fn an_uncertain_head_holds_its_successors_until_an_operator_settles_it() {
     let running = world.start().await;
     world.barrier().await;
     assert_eq!(world.entry(ids[1]).await.attempt, 0);
+    let (_, lanes) = running.timeline.look().await.remove(0);
+    let lane = lanes.iter().find(|lane| lane.name.destination.as_str() == "ordered").unwrap();
+    assert_eq!((lane.held, lane.eligible_from, lane.pending), (Some(crate::lanes::Held::OrderingHead), None, 2));
     let resolved = world.store.resolve(ids[0], Resolution::Retry, world.now()).await.unwrap();
     assert_eq!(resolved, Resolved::Resolved);
     assert_eq!([world.receiver.next().await, world.receiver.next().await], [ids[0], ids[1]]);
