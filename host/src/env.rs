@@ -1,7 +1,7 @@
 //! The only door to time, to chance and to tasks, and to what the operating system says of this process.
 //!
-//! Everything that decides takes `now` as a parameter; the loops around it ask a [`Clock`]. With a [`ManualClock`] and a
-//! [`SeededEntropy`] a test drives any service through any history, the same one every time.
+//! Everything that decides takes `now` as a parameter; the loops around it ask a [`Clock`]. With a [`ManualClock`] and
+//! a [`SeededEntropy`] a test drives any service through any history, the same one every time.
 
 #![allow(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
 
@@ -53,7 +53,8 @@ pub trait Clock: Send + Sync {
     /// Wall-clock time, which may jump.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed point, which never goes back, and goes on while the machine is suspended: leases do as well.
+    /// Time since some fixed point, which never goes back, and goes on while the machine is suspended: leases do as
+    /// well.
     fn monotonic(&self) -> Duration;
 }
 
@@ -178,8 +179,8 @@ where
     runtime.spawn(watch(name, future))
 }
 
-/// Runs `future` on a thread and a runtime of its own, which ends with it: whoever must answer soon does not queue behind
-/// what keeps the other threads busy. The runtime has timers but no sockets. Its panic is logged under `name`.
+/// Runs `future` on a thread and a runtime of its own, which ends with it: whoever must answer soon does not queue
+/// behind what keeps the other threads busy. The runtime has timers but no sockets. Its panic is logged under `name`.
 pub fn spawn_thread<F>(name: &'static str, future: F) -> std::io::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,14 +1,14 @@
 //! Secrets that the operator holds: files of one directory, opened through a capability and never logged.
 //!
-//! `DIR/{namespace}/{name}` is a tenant's own secret, `DIR/{name}` the one that tenants share. A file holds one secret a
-//! line, the newest first: during a rotation all of them verify, and messages are signed with each.
+//! `DIR/{namespace}/{name}` is a tenant's own secret, `DIR/{name}` the one that tenants share. A file holds one secret
+//! a line, the newest first: during a rotation all of them verify, and messages are signed with each.
 //!
 //! What a pack's readers send to its provider lies in a folder of that pack, `DIR/{namespace}/{pack}.pack/{name}` or
 //! `DIR/{pack}.pack/{name}`: a manifest names both the secret and where it goes, so it is given the pack's own only.
 //!
 //! Invariants:
-//! - Nothing outside the directory is read, whatever names and symbolic links say. No name has a dot: no other secret is in a
-//!   pack's folder.
+//! - Nothing outside the directory is read, whatever names and symbolic links say. No name has a dot: no other secret
+//!   is in a pack's folder.
 //! - No error, log line or `Debug` output carries a byte of a secret; files are named relative to the directory.
 //! - An empty secret does not exist: it would let everybody sign.
 //! - Removing a file revokes its secrets within [`RECHECK_AFTER`]; what was read before is not held on to.
@@ -239,7 +239,8 @@ impl Shared {
     }
 }
 
-/// Whether there is no file of that path. A shared secret may have the name of a namespace, so a path may run through a file.
+/// Whether there is no file of that path. A shared secret may have the name of a namespace, so a path may run through a
+/// file.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

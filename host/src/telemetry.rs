@@ -1,7 +1,7 @@
 //! Logs and metrics: where they go and how they look. What is logged and counted is decided where it happens.
 //!
-//! Invariant: no payload, secret, token or raw provider identifier is in a log line, a metric or its labels; labels take
-//! few values.
+//! Invariant: no payload, secret, token or raw provider identifier is in a log line, a metric or its labels; labels
+//! take few values.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -35,7 +35,8 @@ pub fn start_logging(config: &LogConfig) -> Result<(), TelemetryError> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // A line that cannot be written, because the disk is full, is lost. Saying so on standard error would panic there.
+        // A line that cannot be written, because the disk is full, is lost. Saying so on standard error would panic
+        // there.
         .log_internal_errors(false);
     // A second host in the same process logs to where the first does.
     let _ = match config.format {
@@ -45,7 +46,8 @@ pub fn start_logging(config: &LogConfig) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// Sends log lines to standard error, for somebody who writes a pack: all that guests say, and of the host what may be wrong.
+/// Sends log lines to standard error, for somebody who writes a pack: all that guests say, and of the host what may be
+/// wrong.
 pub fn start_author_logging() -> Result<(), TelemetryError> {
     let filter = filter(AUTHOR_FILTER)?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();

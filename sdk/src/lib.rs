@@ -1,7 +1,7 @@
 //! Write a connector for Forebay.
 //!
-//! A connector is a pure function with a budget: it gets an event and returns what should happen. Implement [`Connector`],
-//! name the type in one [`export!`] line, and build the crate with `forebay pack build`.
+//! A connector is a pure function with a budget: it gets an event and returns what should happen. Implement
+//! [`Connector`], name the type in one [`export!`] line, and build the crate with `forebay pack build`.
 //!
 //! ```
 //! use forebay_sdk::{Connector, Event, Failure, Message, Output, Prepared, Reading};

@@ -158,8 +158,8 @@ impl Action {
         Ok(Self::new(name, serde_json::to_vec(value)?))
     }
 
-    /// With what tells it from others: as long as the host knows an action of this tenant and pack with this key, no second
-    /// one is stored.
+    /// With what tells it from others: as long as the host knows an action of this tenant and pack with this key, no
+    /// second one is stored.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self

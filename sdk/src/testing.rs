@@ -80,7 +80,8 @@ impl TestHost {
         self
     }
 
-    /// With a provider that answers readers, by their name: the connector's own `encode_read` and `decode_read` are used.
+    /// With a provider that answers readers, by their name: the connector's own `encode_read` and `decode_read` are
+    /// used.
     ///
     /// ```
     /// use forebay_sdk::testing::{TestHost, event};
@@ -136,8 +137,8 @@ impl TestHost {
         &self.logged
     }
 
-    /// Prepares and runs an event as the host does, `State` written to JSON and read back in between, and what it asks for
-    /// read from the provider or the records of this host. `None` if the connector ignores the event.
+    /// Prepares and runs an event as the host does, `State` written to JSON and read back in between, and what it asks
+    /// for read from the provider or the records of this host. `None` if the connector ignores the event.
     pub fn flow<C: Connector>(&mut self, event: &Event) -> Result<Option<Output>, Failure> {
         self.now = Some(event.received_at);
         let (records, provider) = (self.records.clone(), self.provider);

@@ -56,7 +56,8 @@ impl Admin {
         self.all("/api/v1/messages", "&state=scheduled").await
     }
 
-    /// Waits until a metric, given with its labels, is at least so much: what has been sent is not yet what has been seen.
+    /// Waits until a metric, given with its labels, is at least so much: what has been sent is not yet what has been
+    /// seen.
     pub async fn until_metric(&self, name: &str, at_least: f64) -> anyhow::Result<()> {
         wait::until(name, async || Ok(self.metric(name).await?.unwrap_or(0.0)), |value| *value >= at_least).await?;
         Ok(())

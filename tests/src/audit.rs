@@ -1,5 +1,6 @@
-//! What must hold after whatever happened: every acknowledged delivery is one Event and is done, sources kept their order, and
-//! every message arrived, none before its time, none after its cancel, and none more often than is accounted for.
+//! What must hold after whatever happened: every acknowledged delivery is one Event and is done, sources kept their
+//! order, and every message arrived, none before its time, none after its cancel, and none more often than is accounted
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use crate::provider::Acknowledged;
 use crate::received;
 use crate::world::World;
 
-/// Counts everything, and compares it with what was acknowledged. `cancelled` are messages whose cancel was acknowledged, with
-/// the time at which the answer was there.
+/// Counts everything, and compares it with what was acknowledged. `cancelled` are messages whose cancel was
+/// acknowledged, with the time at which the answer was there.
 pub async fn nothing_is_lost(
     world: &World,
     acknowledged: &[Acknowledged],
@@ -107,8 +108,8 @@ async fn every_message_arrived_in_time(
             assert_eq!(due.len(), 1, "{one:?}");
             continue;
         };
-        // For two of the three the guest or the host computed a later time; the third is due once it is stored, whenever
-        // that was.
+        // For two of the three the guest or the host computed a later time; the third is due once it is stored,
+        // whenever that was.
         assert_eq!(due.len(), 3, "{one:?}");
         assert!(due.iter().filter(|due| **due >= until).count() >= 2, "{one:?}: {due:?}");
     }

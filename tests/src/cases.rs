@@ -1,5 +1,5 @@
-//! Real webhook bodies. They lie beside the project, or where `FOREBAY_CASES` says; the suites that want them fall back to
-//! the github pack's own fixtures, so that a checkout alone can run every test.
+//! Real webhook bodies. They lie beside the project, or where `FOREBAY_CASES` says; the suites that want them fall back
+//! to the github pack's own fixtures, so that a checkout alone can run every test.
 
 use std::path::PathBuf;
 

@@ -6,8 +6,8 @@ use forebay::cli::rig::receiver::Received;
 use forebay::cli::rig::sink::Sink;
 use forebay::cli::rig::site::DESTINATION_SECRET;
 
-/// Everything that arrived, by `webhook-id`. Fails if anything was not signed as it should be, or if two attempts of one
-/// message differ in their bodies.
+/// Everything that arrived, by `webhook-id`. Fails if anything was not signed as it should be, or if two attempts of
+/// one message differ in their bodies.
 pub fn messages(sink: &Sink) -> BTreeMap<String, Vec<Received>> {
     let mut messages: BTreeMap<String, Vec<Received>> = BTreeMap::new();
     for received in sink.received() {

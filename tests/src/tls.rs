@@ -1,4 +1,5 @@
-//! TLS in front of a receiver that speaks none, under the certificate of an authority that nobody trusts unless told to.
+//! TLS in front of a receiver that speaks none, under the certificate of an authority that nobody trusts unless told
+//! to.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -96,7 +96,8 @@ impl World {
     /// Waits until everything is worked off, and everything is sent that is due.
     pub async fn settle(&self) -> anyhow::Result<()> {
         let settled = async || {
-            // With nothing in work, nothing new is emitted; with nothing due in wait, all that is due is under way or done.
+            // With nothing in work, nothing new is emitted; with nothing due in wait, all that is due is under way or
+            // done.
             let idle = is_idle(&self.admin().stats().await?);
             Ok(idle && self.nothing_due_waits().await? && is_idle(&self.admin().stats().await?))
         };

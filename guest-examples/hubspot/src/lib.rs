@@ -1,7 +1,7 @@
 //! HubSpot: what happens to contacts is told to a CRM, each time with the contact as it is now.
 //!
-//! HubSpot's events say what changed, not what the contact looks like. So `prepare` asks for the contact, and the host reads
-//! those of up to a hundred events with one request.
+//! HubSpot's events say what changed, not what the contact looks like. So `prepare` asks for the contact, and the host
+//! reads those of up to a hundred events with one request.
 
 use std::collections::BTreeMap;
 

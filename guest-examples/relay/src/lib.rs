@@ -29,8 +29,8 @@ impl Connector for Relay {
     }
 
     fn run(event: &Event, kind: Option<String>, _: &[Reading]) -> Result<Output, Failure> {
-        // The id under which it came in is the one under which it goes out: a receiver that hears of it twice, from here or
-        // from its source, can tell.
+        // The id under which it came in is the one under which it goes out: a receiver that hears of it twice, from
+        // here or from its source, can tell.
         let message = Message::new(DESTINATION, event.content_type.as_str(), event.body.as_slice())
             .idempotency_key(event.delivery_key.as_str());
         Ok(Output::new().note(kind.unwrap_or_else(|| "passed on".to_owned())).message(message))

@@ -1,4 +1,5 @@
-//! Stripe: payments and refunds become lines of a ledger, and an invoice that cannot be collected a matter for collections.
+//! Stripe: payments and refunds become lines of a ledger, and an invoice that cannot be collected a matter for
+//! collections.
 
 use std::time::Duration;
 

@@ -25,7 +25,8 @@ const PACK_REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 const PACK_PATHS: &str = "/api/v1/packs";
 /// What ends the paths of those that run events again.
 const VERIFY_PATH: &str = "/verify";
-/// What anybody may ask who reaches the listener: probes carry no token. However many ask, they cost no more than one does.
+/// What anybody may ask who reaches the listener: probes carry no token. However many ask, they cost no more than one
+/// does.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Who asks is an operator: with the token, or on this machine if there is none. An extension of such requests.
@@ -99,8 +100,8 @@ fn check_token(token: &Secret, headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Without a token, being on this machine is what counts. A browser on this machine runs pages from elsewhere: their own
-/// name in `Host` (rebound to loopback) and their own origin give them away.
+/// Without a token, being on this machine is what counts. A browser on this machine runs pages from elsewhere: their
+/// own name in `Host` (rebound to loopback) and their own origin give them away.
 fn check_local(headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let origin = headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default());

@@ -40,8 +40,8 @@ pub(super) async fn show(
     }
 }
 
-/// Has the Event's WorkItem claimed here before all others, if a claim may take it. A lane, a delay or a lease is passed by
-/// nobody: what stands in the way is answered.
+/// Has the Event's WorkItem claimed here before all others, if a claim may take it. A lane, a delay or a lease is
+/// passed by nobody: what stands in the way is answered.
 pub(super) async fn run(
     State(parts): State<AdminParts>,
     PathId(id): PathId<EventId>,

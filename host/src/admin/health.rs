@@ -47,7 +47,8 @@ pub(super) async fn healthz() -> Json<wire::Health> {
     Json(wire::Health { healthy: true })
 }
 
-/// What was last found of the store. Those who ask meanwhile wait for what one finds out: a crowd costs no more than one.
+/// What was last found of the store. Those who ask meanwhile wait for what one finds out: a crowd costs no more than
+/// one.
 #[derive(Default)]
 pub(super) struct StoreProbe {
     last: Mutex<Option<Probed>>,

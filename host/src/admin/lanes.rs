@@ -68,8 +68,8 @@ pub(super) async fn set_gate(
     Ok(Json(wish))
 }
 
-/// Refuses a gate of what this host does not know: somebody mistyped. What was shut may be opened even if it is not configured
-/// any more.
+/// Refuses a gate of what this host does not know: somebody mistyped. What was shut may be opened even if it is not
+/// configured any more.
 async fn check_target(
     parts: &AdminParts,
     destination: &DestinationName,

@@ -1,5 +1,5 @@
-//! Who has a connection to the admin listener. Two shares, neither of which takes from the other: those who were let in, and
-//! strangers, among whom are the probes.
+//! Who has a connection to the admin listener. Two shares, neither of which takes from the other: those who were let
+//! in, and strangers, among whom are the probes.
 //!
 //! ```text
 //!  accepted ─> waiting ─a request─> asking ─the gate lets it in─> known: may ask on, and be idle in between
@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariants:
-//! - A stranger that has not asked holds up nobody: if all places are taken, the one that has waited longest makes room.
+//! - A stranger that has not asked holds up nobody: if all places are taken, the one that has waited longest makes
+//!   room.
 //! - A stranger that has asked is answered.
 
 use std::collections::BTreeMap;

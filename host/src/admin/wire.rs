@@ -1,4 +1,5 @@
-//! What goes over the wire: the JSON forms of the API, for the listener that writes them and the commands that read them.
+//! What goes over the wire: the JSON forms of the API, for the listener that writes them and the commands that read
+//! them.
 //!
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 

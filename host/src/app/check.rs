@@ -1,5 +1,5 @@
-//! Settings that are right by themselves, held against this machine and the modules that they are for: before anything is
-//! started, by a start, by `forebay config --check` and by the doctor alike.
+//! Settings that are right by themselves, held against this machine and the modules that they are for: before anything
+//! is started, by a start, by `forebay config --check` and by the doctor alike.
 
 use std::path::Path;
 

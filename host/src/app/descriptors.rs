@@ -1,7 +1,7 @@
 //! File descriptors: as many as the machine's administrator lets this process have, and whether they are enough.
 //!
-//! Every connection takes one. Without one left nobody is let in, and RocksDB and SQLite cannot open their files: better
-//! to say so at the start than under load.
+//! Every connection takes one. Without one left nobody is let in, and RocksDB and SQLite cannot open their files:
+//! better to say so at the start than under load.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -12,7 +12,8 @@ use crate::lanes::DESCRIPTORS_FLOOR;
 use crate::publish;
 use crate::timeline;
 
-/// What a reader of the store, its writer and its checkpoints hold open each: the database, its log and its shared memory.
+/// What a reader of the store, its writer and its checkpoints hold open each: the database, its log and its shared
+/// memory.
 const PER_STORE_CONNECTION: usize = 3;
 /// The writer and the checkpoints.
 const STORE_WRITERS: usize = 2;
@@ -75,8 +76,8 @@ fn own(config: &Config) -> usize {
     store_connections * PER_STORE_CONNECTION + timeline::descriptors(config.store.shards) + OTHERS
 }
 
-/// What is kept for calling destinations: without it, what has begun could not be ended. The floor stays free, for publishing
-/// slows down before the last ones are taken.
+/// What is kept for calling destinations: without it, what has begun could not be ended. The floor stays free, for
+/// publishing slows down before the last ones are taken.
 fn kept(config: &Config) -> usize {
     DESCRIPTORS_FLOOR as usize + channels_kept(config)
 }

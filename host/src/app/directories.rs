@@ -61,8 +61,8 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
         .map_err(|error| format!("{} cannot be written to: {error}", existing.display()))
 }
 
-/// Refuses a data directory that holds what belongs to a store, and no store: a disk that is not mounted, a restoration that
-/// was not finished. To begin anew there would make the loss look like an empty house.
+/// Refuses a data directory that holds what belongs to a store, and no store: a disk that is not mounted, a restoration
+/// that was not finished. To begin anew there would make the loss look like an empty house.
 pub(super) fn check_store(data: &Path) -> Result<(), StartError> {
     if !store::is_missing(data) {
         return Ok(());

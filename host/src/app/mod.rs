@@ -159,8 +159,8 @@ pub enum StartError {
 pub struct App;
 
 impl App {
-    /// Starts a host on the calling runtime, and a runtime of its own for guests. Returns once it takes deliveries; packs
-    /// may still be compiling.
+    /// Starts a host on the calling runtime, and a runtime of its own for guests. Returns once it takes deliveries;
+    /// packs may still be compiling.
     pub async fn start(config: Config, launch: Launch) -> Result<Running, StartError> {
         let env = Env::system();
         let metrics = telemetry::metrics()?;

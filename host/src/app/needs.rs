@@ -1,5 +1,5 @@
-//! The secrets that packs, destinations and readers name, and whether the operator holds them. Nothing stops without one: what
-//! is asked for it is refused or waits. So a start says what is missing, and the doctor does.
+//! The secrets that packs, destinations and readers name, and whether the operator holds them. Nothing stops without
+//! one: what is asked for it is refused or waits. So a start says what is missing, and the doctor does.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Claims whose answer got lost. Whether they came about is not known; if they did, their rows are held by a token that nobody works
-//! under, and would stand still until the lease runs out. So they are looked for by it, and given back as if they had not been claimed.
+//! Claims whose answer got lost. Whether they came about is not known; if they did, their rows are held by a token that
+//! nobody works under, and would stand still until the lease runs out. So they are looked for by it, and given back as
+//! if they had not been claimed.
 
 use std::collections::VecDeque;
 use std::time::Duration;

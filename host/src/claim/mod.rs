@@ -4,8 +4,8 @@
 //! - [`CentralClaimScheduler`] is the only caller of `Store::claim` for its pack in this runtime, and has one claim
 //!   outstanding at a time. More executors never mean more scanners.
 //! - A claim follows a grant of the limiter and a reservation of slots; what is claimed has a place to run.
-//! - A claim is for the slots of one shape, and takes no others, not even for a moment: what one shape holds and does not use,
-//!   no other can, here and over the shared budget in other runtimes.
+//! - A claim is for the slots of one shape, and takes no others, not even for a moment: what one shape holds and does
+//!   not use, no other can, here and over the shared budget in other runtimes.
 //! - What the queue holds never creates, stops or rebuilds a scheduler. It sleeps, and is woken.
 
 mod doubt;
@@ -41,12 +41,13 @@ pub fn describe() {
 pub struct ClaimOptions {
     /// The longest pause between two looks at the queue when nothing calls.
     pub poll: Duration,
-    /// The most rows of a pack that may be in work at once (`inbound.max_processing_rows`), over all runtimes: executed, or
-    /// waiting for their outcome to be recorded. By default, in each runtime as many as its executors take.
+    /// The most rows of a pack that may be in work at once (`inbound.max_processing_rows`), over all runtimes:
+    /// executed, or waiting for their outcome to be recorded. By default, in each runtime as many as its executors
+    /// take.
     ///
-    /// A runtime counts before it claims. Runtimes that count at the same moment see the same room, and each may fill it: with
-    /// `n` of them, the rows in work exceed this by at most `n - 1` batches, each no larger than the room that was seen. No more is
-    /// claimed until they are below it again.
+    /// A runtime counts before it claims. Runtimes that count at the same moment see the same room, and each may fill
+    /// it: with `n` of them, the rows in work exceed this by at most `n - 1` batches, each no larger than the room that
+    /// was seen. No more is claimed until they are below it again.
     pub max_processing_rows: Option<NonZeroU32>,
     /// How long a claim may take. The rows of one that took longer come back when their leases run out.
     pub timeout: Duration,

@@ -1,4 +1,5 @@
-//! Pressure: how hard what was measured presses. Pure: what measures is in `probes`, what is decided by it in `limiter`.
+//! Pressure: how hard what was measured presses. Pure: what measures is in `probes`, what is decided by it in
+//! `limiter`.
 
 use std::time::Duration;
 
@@ -6,8 +7,8 @@ use crate::lanes::DISK_FLOOR;
 pub use crate::lanes::Level;
 use crate::model::room::Room;
 
-/// A reader of the store waits for a connection, now and then, as soon as there are more of them than connections. Longer than this,
-/// reads queue up faster than they are answered.
+/// A reader of the store waits for a connection, now and then, as soon as there are more of them than connections.
+/// Longer than this, reads queue up faster than they are answered.
 const POOL_WAIT_TIGHT: Duration = Duration::from_millis(100);
 
 /// Who waits as long as this for a connection is about to give up, and with it whoever asked.

@@ -43,8 +43,8 @@ struct Signals {
 }
 
 impl Probes {
-    /// Of the host with this store, whose files are in `directory`. Takes the metrics' handles from the recorder that is installed
-    /// now.
+    /// Of the host with this store, whose files are in `directory`. Takes the metrics' handles from the recorder that
+    /// is installed now.
     pub fn new(store: Store, directory: PathBuf) -> Self {
         let levels = ["pool", "memory", "disk"].map(|resource| gauge!(PRESSURE, "resource" => resource));
         let signals = Signals {
@@ -56,7 +56,8 @@ impl Probes {
         Self { store, directory, signals }
     }
 
-    /// Measures what happened since the last time, and what is free now. `probe` is how the store's readiness probe went.
+    /// Measures what happened since the last time, and what is free now. `probe` is how the store's readiness probe
+    /// went.
     pub fn measure(&self, probe: Probe) -> HostPressure {
         let waits = self.store.take_pool_waits();
         let (memory, disk) = (memory(), env::disk(&self.directory));

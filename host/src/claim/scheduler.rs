@@ -9,12 +9,12 @@
 //!            └─ the store failed ───────────> back off ──────────────────────────────┘
 //! ```
 //!
-//! A look is for one shape of executor (`lanes`), the next whose turn it is among those that have a free slot. Classes that
-//! one look found empty are left out of the next ones until something is enqueued or a moment has passed; the queue is empty
-//! once all of them are.
+//! A look is for one shape of executor (`lanes`), the next whose turn it is among those that have a free slot. Classes
+//! that one look found empty are left out of the next ones until something is enqueued or a moment has passed; the
+//! queue is empty once all of them are.
 //!
-//! A queue that was found empty is not looked at again because a slot was freed; a slot that was freed waits a moment for
-//! company, so that a busy pack claims batches.
+//! A queue that was found empty is not looked at again because a slot was freed; a slot that was freed waits a moment
+//! for company, so that a busy pack claims batches.
 
 mod pauses;
 mod signals;
@@ -95,8 +95,8 @@ pub enum Tick {
         /// How many.
         rows: u32,
     },
-    /// Fewer rows were claimed than were asked for: no more of the classes of this shape are claimable at `now`. Those of
-    /// other shapes may be.
+    /// Fewer rows were claimed than were asked for: no more of the classes of this shape are claimable at `now`. Those
+    /// of other shapes may be.
     ShapeDrained {
         /// How many were claimed.
         rows: u32,

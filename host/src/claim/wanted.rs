@@ -1,5 +1,6 @@
-//! A single work item that an operator asked for: it is claimed before all others, by the same compare-and-swap and under the same
-//! predicates. What may not be claimed (blocked, delayed, in work, of a generation that is not loaded) is not claimed so either.
+//! A single work item that an operator asked for: it is claimed before all others, by the same compare-and-swap and
+//! under the same predicates. What may not be claimed (blocked, delayed, in work, of a generation that is not loaded)
+//! is not claimed so either.
 
 use tokio::sync::oneshot;
 

@@ -1,4 +1,5 @@
-//! `forebay message`: what is on its way out and why it waits; cancelling it, moving it to another time, sending it again.
+//! `forebay message`: what is on its way out and why it waits; cancelling it, moving it to another time, sending it
+//! again.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
-//! `forebay migrate`: brings the schema of a data directory, while no host uses it, or of a shared database up to date, as
-//! `forebay serve` does at its start: for those who want it done, or refused, beforehand. Then it makes the work items that
-//! events lack, and has counters that are wrong count anew.
+//! `forebay migrate`: brings the schema of a data directory, while no host uses it, or of a shared database up to date,
+//! as `forebay serve` does at its start: for those who want it done, or refused, beforehand. Then it makes the work
+//! items that events lack, and has counters that are wrong count anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

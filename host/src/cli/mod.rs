@@ -1,8 +1,8 @@
 //! The command line: one file a verb.
 //!
-//! A verb reads its arguments, calls one thing, and prints what came of it: data on standard output (aligned for people,
-//! or JSON), everything else on standard error. What a failure means for a script is in its exit code ([`exit`]).
-//! Verbs that look at a running host ask its admin listener; none opens the store of a host that runs.
+//! A verb reads its arguments, calls one thing, and prints what came of it: data on standard output (aligned for
+//! people, or JSON), everything else on standard error. What a failure means for a script is in its exit code
+//! ([`exit`]). Verbs that look at a running host ask its admin listener; none opens the store of a host that runs.
 
 pub mod bench;
 pub mod demo;

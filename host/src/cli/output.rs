@@ -1,5 +1,5 @@
-//! What commands print: tables and lists for people. Texts from outside are shown without control characters, so that no
-//! provider's key can drive a terminal.
+//! What commands print: tables and lists for people. Texts from outside are shown without control characters, so that
+//! no provider's key can drive a terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

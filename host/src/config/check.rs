@@ -244,7 +244,8 @@ fn check_destinations(
     checked.map(|destination| (destination.name.clone(), destination)).collect()
 }
 
-/// Every key's default, as TOML writes it; keys without one are missing. Destinations and readers have theirs under `NAME`.
+/// Every key's default, as TOML writes it; keys without one are missing. Destinations and readers have theirs under
+/// `NAME`.
 pub(super) fn defaults() -> toml::Table {
     let mut document = Document::default();
     document.destinations.insert(super::keys::NAME_PART.to_owned(), DestinationDocument::default());

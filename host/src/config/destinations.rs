@@ -124,8 +124,8 @@ impl DestinationDocument {
     }
 }
 
-/// Whether a lane may ever have so many messages in flight: its destination has no more than its part of all, whatever its
-/// lanes may have (the publisher and the shards see to that). If not, what to do.
+/// Whether a lane may ever have so many messages in flight: its destination has no more than its part of all, whatever
+/// its lanes may have (the publisher and the shards see to that). If not, what to do.
 fn check_share(messages: u32, in_flight_max: usize) -> Result<(), String> {
     let wanted = messages as usize * DESTINATION_PART;
     if wanted <= in_flight_max {

@@ -233,7 +233,8 @@ impl Default for IntakeConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-            // Twice as many connections are served; with the store's files they fit the usual limit of 1,024 descriptors.
+            // Twice as many connections are served; with the store's files they fit the usual limit of 1,024
+            // descriptors.
             requests_max: 256,
             bytes_max: 256 * units::MIB,
             body_bytes_max: 25 * units::MIB,

@@ -1,9 +1,9 @@
 //! The memory for bodies: how many bytes of Events one pack may have loaded for its executions.
 //!
-//! A row takes its share before its Event is loaded and has it until its outcome is recorded, because what a flow emits is
-//! about as large as what came in, and waits in memory for as long. Shares are handed out in the order in which they were
-//! asked for, so that a large body is not passed by small ones for ever. Each pack has a budget of its own: one that is
-//! sent huge bodies slows itself down and nobody else.
+//! A row takes its share before its Event is loaded and has it until its outcome is recorded, because what a flow emits
+//! is about as large as what came in, and waits in memory for as long. Shares are handed out in the order in which they
+//! were asked for, so that a large body is not passed by small ones for ever. Each pack has a budget of its own: one
+//! that is sent huge bodies slows itself down and nobody else.
 
 use std::sync::Arc;
 

@@ -171,8 +171,8 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// The id of what is emitted in this place, the same on every run: receivers tell duplicates by it. A replay is meant
-    /// to emit again, so its messages are others than its parent's, and the same on every run of its own.
+    /// The id of what is emitted in this place, the same on every run: receivers tell duplicates by it. A replay is
+    /// meant to emit again, so its messages are others than its parent's, and the same on every run of its own.
     fn id(&self, position: u32) -> MessageId {
         let mut digest = Sha256::new()
             .chain_update(self.event.id.as_bytes())
@@ -186,7 +186,8 @@ impl Emitter<'_> {
         MessageId::new(self.event.received_at, entropy)
     }
 
-    /// The id of an action with a key, whatever emits it: a second one with the key is the first one, and is not stored.
+    /// The id of an action with a key, whatever emits it: a second one with the key is the first one, and is not
+    /// stored.
     fn id_of_key(&self, key: &str) -> MessageId {
         let (namespace, pack) = (self.event.namespace.as_str(), self.event.pack.as_str());
         let digest = Sha256::new()

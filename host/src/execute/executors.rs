@@ -1,5 +1,5 @@
-//! The executors of one pack: they take claimed rows, and record what became of each. How a row comes to its Event is in
-//! `loading`.
+//! The executors of one pack: they take claimed rows, and record what became of each. How a row comes to its Event is
+//! in `loading`.
 
 mod loading;
 
@@ -321,7 +321,8 @@ impl Shared {
             ended = flow_run => ended,
         };
         ended.unwrap_or_else(|_| {
-            // What the panic says may hold a payload: the panic hook shows it to the operator, the row does not keep it.
+            // What the panic says may hold a payload: the panic hook shows it to the operator, the row does not keep
+            // it.
             tracing::error!(pack = %self.parts.pack, work_item = %row.item.id, "the host panicked in an execution");
             self.signals.slot_restarts.increment(1);
             Ended::Failed(Failure::new(FailureClass::Host, "the host panicked while it executed this event"))
@@ -449,8 +450,8 @@ impl Shared {
         self.start(vec![row]).boxed()
     }
 
-    /// Records an outcome. One that the store cannot hold is the run's failure, and spends its budget: the same run would make the same
-    /// again.
+    /// Records an outcome. One that the store cannot hold is the run's failure, and spends its budget: the same run
+    /// would make the same again.
     async fn send(
         &self,
         row: &Row,

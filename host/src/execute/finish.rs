@@ -1,8 +1,8 @@
 //! Recording an outcome, for as long as the lease allows.
 //!
 //! A finish that the store did not take is sent again: the same one, so that it counts once. After an answer that left
-//! the commit's fate open, a repeat says `LeaseLost` in two cases: the first one counted, or somebody else has the row. A
-//! read tells them apart for the counters; there is nothing left to do in either.
+//! the commit's fate open, a repeat says `LeaseLost` in two cases: the first one counted, or somebody else has the row.
+//! A read tells them apart for the counters; there is nothing left to do in either.
 
 use std::time::Duration;
 

@@ -15,7 +15,8 @@ use crate::model::pack::{Manifest, Reader};
 use crate::model::reading::Reading;
 use crate::model::time::Timestamp;
 
-/// One generation's `prepare`, batch reads, `run` and `apply`. The executor drops a call that has not ended by its deadline.
+/// One generation's `prepare`, batch reads, `run` and `apply`. The executor drops a call that has not ended by its
+/// deadline.
 pub trait Flow: Send + Sync {
     /// What the pack declares.
     fn manifest(&self) -> &Arc<Manifest>;

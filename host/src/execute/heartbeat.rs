@@ -1,7 +1,7 @@
 //! The lease keeper: renews every row in work with one request, and stops the work on those that it cannot keep.
 //!
-//! One keeper serves all slots of a pack, so that the cost of keeping leases does not grow with the slots. A renewal that
-//! failed is repeated sooner; a lease that was not confirmed by its own end is lost (CLM-6).
+//! One keeper serves all slots of a pack, so that the cost of keeping leases does not grow with the slots. A renewal
+//! that failed is repeated sooner; a lease that was not confirmed by its own end is lost (CLM-6).
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -1,8 +1,8 @@
 //! Execution: claimed rows in, recorded outcomes out.
 //!
-//! A *slot* is one place in which an event can be worked off; each pack has a fixed number of them. A row is given a slot
-//! by the scheduler, in the same step in which it is put under the lease keeper's care, and then runs as a task of its own
-//! on the guest runtime, where guests that burn CPU cannot keep intake or the timeline from their work.
+//! A *slot* is one place in which an event can be worked off; each pack has a fixed number of them. A row is given a
+//! slot by the scheduler, in the same step in which it is put under the lease keeper's care, and then runs as a task of
+//! its own on the guest runtime, where guests that burn CPU cannot keep intake or the timeline from their work.
 //!
 //! ```text
 //!  claimed rows ──dispatch──> memory for bodies ──> load Events ──> prepare ──> run ──> slot free ──> finish, durable
@@ -68,7 +68,8 @@ pub struct ExecuteOptions {
     pub slots: u32,
     /// How they are divided among queue classes (`inbound.queue_profile`).
     pub profile: Profile,
-    /// Bytes of bodies that one pack may have in memory (`inbound.bodies_max_mib`). A larger body has all of it for itself.
+    /// Bytes of bodies that one pack may have in memory (`inbound.bodies_max_mib`). A larger body has all of it for
+    /// itself.
     pub bodies_bytes_max: usize,
     /// The cap of every manifest's deadline (`flow.deadline_ms`).
     pub deadline_max: Duration,

@@ -5,8 +5,8 @@
 //! its slot, and the pack claims no more. Both are given back by `Drop`: no way out of an execution, a panic included,
 //! keeps one. Every return is told, so that nobody who waits for room misses it.
 //!
-//! A taken slot has a shape, that of the claim it was taken for, and keeps it until it is given back. Of each shape no more
-//! are taken than the layout has; the layout may change meanwhile.
+//! A taken slot has a shape, that of the claim it was taken for, and keeps it until it is given back. Of each shape no
+//! more are taken than the layout has; the layout may change meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

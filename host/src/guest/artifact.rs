@@ -1,7 +1,7 @@
 //! Compiled code as a file: sealed with a digest, and the only place where it is taken back.
 //!
-//! This file holds the host's one `unsafe`: wasmtime maps what it deserializes as machine code and cannot check it. What
-//! makes it sound:
+//! This file holds the host's one `unsafe`: wasmtime maps what it deserializes as machine code and cannot check it.
+//! What makes it sound:
 //! - Only this host writes artifacts, from components that it compiled itself: nobody can hand one in.
 //! - They lie in a directory that only the host's own user can enter (see `cache`).
 //! - A torn, altered or misplaced file fails its digest, which covers the key that it was stored under.

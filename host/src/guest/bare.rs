@@ -1,7 +1,7 @@
 //! The same component with nothing around it: what `forebay bench guest` holds the host's calls against.
 //!
-//! A fresh store and instance for each call, from a pool, as the host has them; no fuel, no epochs, no limits, no deadline, and
-//! nothing looked at of what comes back.
+//! A fresh store and instance for each call, from a pool, as the host has them; no fuel, no epochs, no limits, no
+//! deadline, and nothing looked at of what comes back.
 
 use std::sync::Arc;
 

@@ -114,8 +114,8 @@ async fn permit(
     }
 }
 
-/// Awaits a step of a call. A guest that computes is trapped at the deadline, and says where it was; so it gets two ticks
-/// more than what waits.
+/// Awaits a step of a call. A guest that computes is trapped at the deadline, and says where it was; so it gets two
+/// ticks more than what waits.
 pub(super) async fn within<T>(deadline: Instant, step: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout_at(deadline + 2 * TICK, step).await.ok()
 }

@@ -1,5 +1,5 @@
-//! Which version of the contract a component was built for, and whether it fits it: what it imports is offered and declared,
-//! what it must export is there.
+//! Which version of the contract a component was built for, and whether it fits it: what it imports is offered and
+//! declared, what it must export is there.
 //!
 //! Each refusal names the interface, the version that is wanted and those that are offered, and the remedy. Types are
 //! compared later, by the engine (`generation::link_and_try`); this comes first because it can say more.
@@ -48,8 +48,8 @@ pub(super) fn check(component: &[u8], declared: &[ImportName]) -> Result<Surface
     })
 }
 
-/// The version of the contract's package that a component's interfaces are of: one and the same for all, and one that is served.
-/// None if it has none of these interfaces.
+/// The version of the contract's package that a component's interfaces are of: one and the same for all, and one that
+/// is served. None if it has none of these interfaces.
 fn built_for(resolve: &Resolve, world: &World) -> Result<Option<ContractVersion>, LoadError> {
     let of = |verb: &'static str, item| Interface::of(resolve, item).map(|interface| (verb, interface));
     let exports = world.exports.values().filter_map(|item| of("exports", item));

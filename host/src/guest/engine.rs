@@ -2,9 +2,11 @@
 //!
 //! Invariants:
 //! - What would let two runs of one call differ is off or pinned: threads, relaxed SIMD, NaN bits.
-//! - What a connector has no use for is off: 64-bit memories, several memories in a module, garbage collection, concurrency.
-//! - An instance finds nothing of the one that had its place before. wasmtime can ask the kernel which pages were written to
-//!   (`pagemap_scan`), but passes over those that are swapped out or being moved at that moment: it stays off.
+//! - What a connector has no use for is off: 64-bit memories, several memories in a module, garbage collection,
+//!   concurrency.
+//! - An instance finds nothing of the one that had its place before. wasmtime can ask the kernel which pages were
+//!   written to (`pagemap_scan`), but passes over those that are swapped out or being moved at that moment: it stays
+//!   off.
 //! - The pool holds as many instances as calls are admitted, so that it cannot run out.
 
 use std::num::NonZeroUsize;
@@ -20,15 +22,16 @@ const WASM_STACK_BYTES: usize = 512 * 1024;
 /// The stack that a call runs on: the guest's, and what the host's functions need beneath.
 const CALL_STACK_BYTES: usize = 1024 * 1024;
 
-/// What one component may consist of. A component made by `wit-component` has three core modules, one memory and two tables.
+/// What one component may consist of. A component made by `wit-component` has three core modules, one memory and two
+/// tables.
 const CORE_INSTANCES_PER_CALL: u32 = 8;
 pub(super) const MEMORIES_PER_CALL: u32 = 2;
 pub(super) const TABLES_PER_CALL: u32 = 4;
 /// Entries of one table: one for each function that is called by reference.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 20_000;
-/// What an instance's place keeps of memory and tables for the next instance: it is written back to what it was at first. Giving
-/// it back to the system instead makes every core forget its addresses, after each call. A connector that the SDK's way built
-/// (`build::STACK_BYTES`) and that needs little memory has all of its own in here.
+/// What an instance's place keeps of memory and tables for the next instance: it is written back to what it was at
+/// first. Giving it back to the system instead makes every core forget its addresses, after each call. A connector that
+/// the SDK's way built (`build::STACK_BYTES`) and that needs little memory has all of its own in here.
 const MEMORY_KEPT_BYTES: usize = 512 * 1024;
 const TABLE_KEPT_BYTES: usize = 64 * 1024;
 /// The host's own record of an instance.

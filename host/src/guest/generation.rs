@@ -123,7 +123,8 @@ impl GuestHost {
             Ok(loaded) => {
                 loaded.unwrap_or_else(|error| Err(LoadError(format!("compiling the component failed: {error}"))))
             }
-            // A compilation cannot be interrupted. It keeps its place until it ends, so that others like it cannot take more.
+            // A compilation cannot be interrupted. It keeps its place until it ends, so that others like it cannot take
+            // more.
             Err(_) => {
                 abandoned.store(true, Ordering::Relaxed);
                 Err(LoadError(format!(
@@ -164,8 +165,8 @@ impl SharedEngine {
     }
 }
 
-/// Links a component to what its manifest declares, compares every type with the contract's, and makes an instance once:
-/// what cannot be called is refused before it serves.
+/// Links a component to what its manifest declares, compares every type with the contract's, and makes an instance
+/// once: what cannot be called is refused before it serves.
 pub(super) fn link_and_try(
     engine: &Engine,
     manifest: &Arc<Manifest>,

@@ -76,7 +76,8 @@ impl CallState {
         Self::new(manifest, origin, event.received_at, random)
     }
 
-    /// The state of a call for many events: its randomness is decided by what is asked, and its log lines name the reader.
+    /// The state of a call for many events: its randomness is decided by what is asked, and its log lines name the
+    /// reader.
     pub(super) fn for_read(
         manifest: &Arc<Manifest>,
         number: GenerationNumber,
@@ -101,7 +102,8 @@ impl CallState {
         Self::new(manifest, origin, now, random)
     }
 
-    /// The state of a call that applies an action: its time is when the action was due, and its randomness the action's own.
+    /// The state of a call that applies an action: its time is when the action was due, and its randomness the action's
+    /// own.
     pub(super) fn for_action(manifest: &Arc<Manifest>, event: &Event, action: &DueAction) -> Self {
         let of_event = Self::for_call(manifest, event, Entry::Apply);
         let random = Draws { event: *action.id.as_bytes(), ..of_event.random };
@@ -217,8 +219,8 @@ impl LogBudget {
     }
 }
 
-/// A sequence of numbers that event, generation and entry decide: SHA-256 over a counter, which no library's next version
-/// changes.
+/// A sequence of numbers that event, generation and entry decide: SHA-256 over a counter, which no library's next
+/// version changes.
 struct Draws {
     event: [u8; 16],
     generation: u32,

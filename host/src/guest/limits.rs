@@ -1,6 +1,7 @@
 //! How much memory a call may take, summed over everything in its store.
 //!
-//! A refused growth is an ordinary answer to the guest, which may go on without; if it ends badly after one, that is why.
+//! A refused growth is an ordinary answer to the guest, which may go on without; if it ends badly after one, that is
+//! why.
 
 use wasmtime::ResourceLimiter;
 

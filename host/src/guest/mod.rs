@@ -1,8 +1,8 @@
 //! Guests: the only user of wasmtime. Packs are read, checked and compiled here, and their flows called.
 //!
 //! Invariants:
-//! - Every call runs in a fresh instance, under fuel, under a wall-time deadline (epochs in wasm, timeouts in host I/O) and
-//!   under byte limits. A call that ends badly takes its store with it and nothing else.
+//! - Every call runs in a fresh instance, under fuel, under a wall-time deadline (epochs in wasm, timeouts in host I/O)
+//!   and under byte limits. A call that ends badly takes its store with it and nothing else.
 //! - A guest sees what its manifest declares and nothing else.
 //! - The same event, state and generation give the same output.
 
@@ -70,8 +70,8 @@ pub struct GuestOptions {
     pub compilation_time_max: Duration,
 }
 
-/// The most that any manifest's limits may be. Memory is apart, because the pool of instances is made for it; deadlines are
-/// capped where flows are run.
+/// The most that any manifest's limits may be. Memory is apart, because the pool of instances is made for it; deadlines
+/// are capped where flows are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceilings {
     /// `limits.fuel`.
@@ -90,7 +90,8 @@ impl Ceilings {
         Ceilings { fuel: u64::MAX, output_bytes: u64::MAX, messages: u32::MAX, log_bytes: u64::MAX };
 }
 
-/// Why a pack cannot be loaded: a text that names the interface and the versions, or what else is wrong, and the remedy.
+/// Why a pack cannot be loaded: a text that names the interface and the versions, or what else is wrong, and the
+/// remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LoadError(pub String);

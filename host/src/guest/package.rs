@@ -1,4 +1,5 @@
-//! The pack file, `.fpk`: a zstd tar of the manifest, the component and their digests, the same bytes for the same content.
+//! The pack file, `.fpk`: a zstd tar of the manifest, the component and their digests, the same bytes for the same
+//! content.
 //!
 //! Invariant: reading one takes a bounded amount of memory, whatever it claims to hold.
 
@@ -31,7 +32,8 @@ impl PackFile {
     /// Reads a `.fpk` file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, LoadError> {
         recognize(bytes)?;
-        // Else two files of one content would be two generations, and one that was cut and filled up would pass for whole.
+        // Else two files of one content would be two generations, and one that was cut and filled up would pass for
+        // whole.
         if zstd::zstd_safe::find_frame_compressed_size(bytes) != Ok(bytes.len()) {
             let ends = "it does not end where its content ends";
             return Err(damaged(io::Error::new(io::ErrorKind::InvalidData, ends)));

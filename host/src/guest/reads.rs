@@ -1,5 +1,5 @@
-//! The batch-read protocol as the guest has it: the request that it writes, the records that it reads from an answer, and
-//! what an event may ask for. Nothing here calls anybody.
+//! The batch-read protocol as the guest has it: the request that it writes, the records that it reads from an answer,
+//! and what an event may ask for. Nothing here calls anybody.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

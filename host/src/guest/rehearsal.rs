@@ -125,7 +125,8 @@ pub fn ignored_digest(reason: &str) -> [u8; 32] {
 }
 
 impl FlowOutput {
-    /// What it hashes to: the same on every machine and in every later version of this host, as long as it says the same.
+    /// What it hashes to: the same on every machine and in every later version of this host, as long as it says the
+    /// same.
     pub fn digest(&self) -> [u8; 32] {
         let Self { note, messages, actions } = self;
         let mut digest = OutputDigest::begin("ran");

@@ -1,5 +1,5 @@
-//! Epochs: the clock that interrupts wasm. One thread ticks while a call is running, and is parked while none is, so that an
-//! idle host uses no processor.
+//! Epochs: the clock that interrupts wasm. One thread ticks while a call is running, and is parked while none is, so
+//! that an idle host uses no processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! Turns of calls that compute for long. A call's first tick is its own; from then on it goes on only with a place among
-//! the long ones, of which there are fewer than threads. So a thread is left for calls that are short, however many guests
-//! never end.
+//! Turns of calls that compute for long. A call's first tick is its own; from then on it goes on only with a place
+//! among the long ones, of which there are fewer than threads. So a thread is left for calls that are short, however
+//! many guests never end.
 //!
 //! ```text
 //! call begins ──> first tick ──> ends: it never waited
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How many calls may compute for long at once on this machine: all its cores but one. That one is for the short ones; the
-/// system would give each of them its core only after some milliseconds.
+/// How many calls may compute for long at once on this machine: all its cores but one. That one is for the short ones;
+/// the system would give each of them its core only after some milliseconds.
 pub fn long_calls_max() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
@@ -45,8 +45,8 @@ impl Places {
 }
 
 impl Turn {
-    /// A tick is over: gives the place back, lets others have their turn, and waits for the next one. At the deadline the
-    /// call goes on without, so that it is trapped where it was.
+    /// A tick is over: gives the place back, lets others have their turn, and waits for the next one. At the deadline
+    /// the call goes on without, so that it is trapped where it was.
     pub(super) async fn next(self, deadline: Instant) {
         self.hold(None);
         tokio::task::yield_now().await;

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A place in the budget comes first, and is held until the store has answered, whatever became of the sender.
-//! - From a verified body on, the enqueue is finished even if the connection or the deadline ends before it: the sender may
-//!   be told `503`, and its next try finds a duplicate, where the route has a delivery key to find it by.
+//! - From a verified body on, the enqueue is finished even if the connection or the deadline ends before it: the sender
+//!   may be told `503`, and its next try finds a duplicate, where the route has a delivery key to find it by.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::model::ids::EventId;
 use crate::secrets::{Secret, Secrets};
 use crate::store::{Delivery, Enqueued, Store, StoreError};
 
-/// Up to this size a body is hashed and parsed where it was read; a larger one would hold up the other connections of its
-/// thread, and goes to a thread of its own.
+/// Up to this size a body is hashed and parsed where it was read; a larger one would hold up the other connections of
+/// its thread, and goes to a thread of its own.
 const JUDGE_IN_PLACE_BYTES_MAX: usize = 256 * 1024;
 
 /// How much longer than the deadline the last answers may take while the host stops.
@@ -122,8 +122,8 @@ impl Intake {
         self.refuse(Refusal::ConnectionsFull)
     }
 
-    /// Admits nothing more, and waits until what was admitted is decided; whether it is. A body that has not arrived within
-    /// `late_bodies_max` is refused.
+    /// Admits nothing more, and waits until what was admitted is decided; whether it is. A body that has not arrived
+    /// within `late_bodies_max` is refused.
     pub(super) async fn drain(&self, late_bodies_max: Duration) -> bool {
         let mut draining = pin!(self.budget.drain(self.options.deadline + DRAIN_SLACK));
         match timeout_at(env::deadline(late_bodies_max), draining.as_mut()).await {
@@ -228,8 +228,8 @@ impl Intake {
         })
     }
 
-    /// The address that the sender signed, if it signs one. What the request says of its host is not asked: a proxy may have
-    /// written it, or anybody.
+    /// The address that the sender signed, if it signs one. What the request says of its host is not asked: a proxy may
+    /// have written it, or anybody.
     fn uri_of(&self, open: &OpenRoute, requested: &Uri) -> Result<String, Refusal> {
         if !open.route.verification.signs_uri() {
             return Ok(String::new());
@@ -281,8 +281,8 @@ async fn judge(submission: Submission, share: Share) -> Result<(Judged, Share), 
     judging.await.unwrap_or(Err(Refusal::StoreUnavailable))
 }
 
-/// A compressed body is refused: its signature would be over bytes that no guest expects, and whoever unpacks it here has
-/// to trust its size before its sender.
+/// A compressed body is refused: its signature would be over bytes that no guest expects, and whoever unpacks it here
+/// has to trust its size before its sender.
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     let identity = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     if headers.get_all(CONTENT_ENCODING).iter().all(identity) { Ok(()) } else { Err(Refusal::ContentEncoding) }

@@ -1,7 +1,8 @@
 //! What is answered, and how it is counted. The one place where an outcome becomes a status.
 //!
-//! A [`Refusal`] has two sides: the status, code and message that the sender sees, and the reason that is counted. Several
-//! reasons share one message where telling them apart would help whoever guesses signatures, or would mean nothing outside.
+//! A [`Refusal`] has two sides: the status, code and message that the sender sees, and the reason that is counted.
+//! Several reasons share one message where telling them apart would help whoever guesses signatures, or would mean
+//! nothing outside.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};

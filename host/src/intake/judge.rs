@@ -1,5 +1,5 @@
-//! The judgement of one request whose body has arrived: verified or not, and which delivery it is. Pure: no I/O, no clock,
-//! no randomness but what it is given, so that a large body can be judged on a thread where it delays nobody.
+//! The judgement of one request whose body has arrived: verified or not, and which delivery it is. Pure: no I/O, no
+//! clock, no randomness but what it is given, so that a large body can be judged on a thread where it delays nobody.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
 //! Keys: which delivery a request is, and what object it is about, by the route's declared rules.
 //!
 //! A request that comes this far is authentic, and losing it costs more than working it off out of order:
-//! - A route's delivery key has to be there. Without it the same delivery sent twice would be two Events (ADM-5), so the
-//!   sender is told.
+//! - A route's delivery key has to be there. Without it the same delivery sent twice would be two Events (ADM-5), so
+//!   the sender is told.
 //! - A source key may be missing: the event then stands in no lane, and is counted.
 //! - A queue class rule that finds nothing gives the class that it names for that.
-//! - Of the events that one request carries, each has the keys that its own part of the body has. What a header says, it says of
-//!   all of them: each then has a delivery key with its position behind it.
-//! - A key longer than [`KEY_BYTES_MAX`] is replaced by its hash, which still tells one from another. So is one that ends in a
-//!   space: databases of the MySQL family compare texts as if they had no spaces behind them, and would take it for the key
-//!   without.
+//! - Of the events that one request carries, each has the keys that its own part of the body has. What a header says,
+//!   it says of all of them: each then has a delivery key with its position behind it.
+//! - A key longer than [`KEY_BYTES_MAX`] is replaced by its hash, which still tells one from another. So is one that
+//!   ends in a space: databases of the MySQL family compare texts as if they had no spaces behind them, and would take
+//!   it for the key without.
 
 use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName};

@@ -1,5 +1,5 @@
-//! What intake counts (OBS-1). The handles are taken once: looking one up by its labels costs more than an answer's other
-//! bookkeeping together.
+//! What intake counts (OBS-1). The handles are taken once: looking one up by its labels costs more than an answer's
+//! other bookkeeping together.
 
 use std::time::Duration;
 

@@ -15,8 +15,8 @@
 //! - Overload is decided before any durable work, and answered at once: `503` with `Retry-After`.
 //! - `202` comes after the commit.
 //! - What is verified is the raw body, and what is stored is what was verified.
-//! - A refused request leaves nothing but a count. Its reason is counted in full and told outside only as far as it helps
-//!   an honest sender.
+//! - A refused request leaves nothing but a count. Its reason is counted in full and told outside only as far as it
+//!   helps an honest sender.
 //! - Every `5xx` is a `503`.
 
 mod admit;
@@ -65,9 +65,9 @@ pub struct IntakeOptions {
     pub public_url: Option<String>,
 }
 
-/// Serves until `stop` is cancelled, then answers `503` to what still comes, a second later also to those whose body still
-/// arrives, and returns once everybody has been answered: soon, unless the store is slow, and then after little more than
-/// `options.deadline`.
+/// Serves until `stop` is cancelled, then answers `503` to what still comes, a second later also to those whose body
+/// still arrives, and returns once everybody has been answered: soon, unless the store is slow, and then after little
+/// more than `options.deadline`.
 ///
 /// Install the metrics recorder before: the handles of intake's metrics are taken here, once.
 pub async fn serve(

@@ -1,4 +1,5 @@
-//! A request that nobody sent: which events it would be, by the very rules that admit. Its signature alone is not asked for.
+//! A request that nobody sent: which events it would be, by the very rules that admit. Its signature alone is not asked
+//! for.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Sockets: who is let in, how long a head may take, and how it all ends.
 //!
 //! Invariants:
-//! - No connection is dropped for want of a place (ADM-2). Above [`Bounds::connections_max`] a connection is answered `503`
-//!   and closed; when even those are too many, the next ones wait in the kernel's queue for one of them to end, which
-//!   [`SHED_TIME_MAX`] bounds.
+//! - No connection is dropped for want of a place (ADM-2). Above [`Bounds::connections_max`] a connection is answered
+//!   `503` and closed; when even those are too many, the next ones wait in the kernel's queue for one of them to end,
+//!   which [`SHED_TIME_MAX`] bounds.
 //! - Everything that a peer can make wait has an end: a head, an idle connection, an answer that is not read.
-//! - Stopping answers everybody: new requests `503`, those whose body is there as ever, those whose body still arrives after
-//!   [`LATE_BODIES_MAX`] `503`, and then connections are closed, not cut.
+//! - Stopping answers everybody: new requests `503`, those whose body is there as ever, those whose body still arrives
+//!   after [`LATE_BODIES_MAX`] `503`, and then connections are closed, not cut.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,8 +27,8 @@ use super::admit::Intake;
 use super::complaint::Complaint;
 use crate::env;
 
-/// The largest head of a request. Also what one connection may buffer, so that all together stay far below the budget of
-/// bodies.
+/// The largest head of a request. Also what one connection may buffer, so that all together stay far below the budget
+/// of bodies.
 pub(super) const HEAD_BYTES_MAX: usize = 128 * 1024;
 
 /// How long a head may take, and how long a connection may be idle.
@@ -46,8 +46,8 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait when the machine has no descriptor left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long bodies may still arrive once the host stops: one that is nearly there is taken, and one that drips does not use
-/// up the time to stop.
+/// How long bodies may still arrive once the host stops: one that is nearly there is taken, and one that drips does not
+/// use up the time to stop.
 const LATE_BODIES_MAX: Duration = Duration::from_secs(1);
 
 /// How many connections there may be, and how long their bodies are waited for at the end.

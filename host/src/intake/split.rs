@@ -1,8 +1,8 @@
 //! Splitting: a request that carries many events, each as the bytes that the provider wrote.
 //!
 //! Invariants:
-//! - Nothing is parsed and written again: an element is a slice of the body, with its numbers, its order of members and its white
-//!   space as they came.
+//! - Nothing is parsed and written again: an element is a slice of the body, with its numbers, its order of members and
+//!   its white space as they came.
 //! - The list is looked for as far as the route bounds it, and what is behind that is not kept.
 
 use std::fmt;

@@ -4,7 +4,8 @@
 //!
 //! Invariants:
 //! - What is hashed is the raw body and the raw header text, never something that was parsed and written again.
-//! - Everything that depends on a secret is compared in constant time; the answer does not tell one failure from another.
+//! - Everything that depends on a secret is compared in constant time; the answer does not tell one failure from
+//!   another.
 //! - A header that a scheme needs is there exactly once: with two of a kind, a proxy and this host might each believe a
 //!   different one.
 //! - Whatever the headers hold, the result is a yes or a no, after work bounded by their length and by the number of

@@ -1,8 +1,8 @@
 //! What deficit round robin owes to a key that always has something to be served: the bounds that the tests and
 //! `forebay bench drr --check` hold it against.
 //!
-//! Costs are integers. A key has a quantum `Q`, a largest cost `L`, and `d = L - 1`; `F` is the sum of all quanta. Over two
-//! levels the outer bound is applied to the inner one's.
+//! Costs are integers. A key has a quantum `Q`, a largest cost `L`, and `d = L - 1`; `F` is the sum of all quanta. Over
+//! two levels the outer bound is applied to the inner one's.
 
 /// What a key is entitled to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub fn work_until(shares: &[Share], of: usize, x: u64) -> u64 {
     x + others.map(|other| visits * shares[other].quantum + shares[other].rest()).sum::<u64>()
 }
 
-/// Whether `received` is what a server of rate `Q / F` and the bound's latency owes of `work`: the rate-latency form, times
-/// `F`, in integers.
+/// Whether `received` is what a server of rate `Q / F` and the bound's latency owes of `work`: the rate-latency form,
+/// times `F`, in integers.
 pub fn is_owed(shares: &[Share], of: usize, work: u64, received: u64) -> bool {
     let all: u64 = shares.iter().map(|share| share.quantum).sum();
     let Share { quantum, .. } = shares[of];

@@ -1,9 +1,11 @@
-//! Capacity: whether there is enough, beside permits and room in queues, to begin an attempt and to bring it to its end.
+//! Capacity: whether there is enough, beside permits and room in queues, to begin an attempt and to bring it to its
+//! end.
 //!
-//! An attempt that has begun must be able to end: its connection takes a descriptor, its outcome takes disk and is to be
-//! recorded, and the index must take in what became of it. So new attempts are begun by fewer and fewer while a resource is
-//! tight, and by none while it is exhausted. What is left of it then is nobody's but those that bring to an end what has
-//! begun: outcomes, control, the lease. That is the resource's reserve, and no configuration gives it away.
+//! An attempt that has begun must be able to end: its connection takes a descriptor, its outcome takes disk and is to
+//! be recorded, and the index must take in what became of it. So new attempts are begun by fewer and fewer while a
+//! resource is tight, and by none while it is exhausted. What is left of it then is nobody's but those that bring to an
+//! end what has begun: outcomes, control, the lease. That is the resource's reserve, and no configuration gives it
+//! away.
 //!
 //! What cannot be measured is [`Level::Normal`]: not to know is no reason to stand still.
 
@@ -18,8 +20,8 @@ const EXHAUSTED_PART: u64 = 4;
 /// Disk that should stay free, in bytes: what a minute of deliveries at full speed and their log take.
 pub const DISK_FLOOR: u64 = 256 << 20;
 
-/// File descriptors that should stay free: for files that RocksDB and SQLite open when they need to, and for whoever asks
-/// the host why there are none.
+/// File descriptors that should stay free: for files that RocksDB and SQLite open when they need to, and for whoever
+/// asks the host why there are none.
 pub const DESCRIPTORS_FLOOR: u64 = 64;
 
 /// How hard something presses.
@@ -53,8 +55,8 @@ impl Level {
         }
     }
 
-    /// Of something of which `floor` should stay free. Where there is little of it in all, a part of that is enough: a small
-    /// one is not tight by being small.
+    /// Of something of which `floor` should stay free. Where there is little of it in all, a part of that is enough: a
+    /// small one is not tight by being small.
     pub fn of_room(room: Room, floor: u64) -> Self {
         Self::above(room.free, floor.min(room.total / EXHAUSTED_PART))
     }
@@ -150,14 +152,15 @@ impl Supply {
         }
     }
 
-    /// Whether what is new may be written to the index. While it may not, what it takes is kept for what became of attempts.
+    /// Whether what is new may be written to the index. While it may not, what it takes is kept for what became of
+    /// attempts.
     pub fn index_takes_new(&self) -> bool {
         self.level(Resource::Index) < Level::Exhausted
     }
 }
 
-/// The level of attempts without an outcome, of the `max` of a shard: from a quarter on it is tight, and half of the shard's
-/// claims are kept for finding out.
+/// The level of attempts without an outcome, of the `max` of a shard: from a quarter on it is tight, and half of the
+/// shard's claims are kept for finding out.
 pub fn evidence_level(without_outcome: usize, max: usize) -> Level {
     let part = |part: usize| max.div_ceil(part).max(1) as u64;
     Level::below(without_outcome as u64, part(4), part(2))

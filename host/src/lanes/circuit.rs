@@ -7,8 +7,8 @@
 //!                                        for longer each time, up to a cap
 //! ```
 //!
-//! A destination that is back is not met by all that waited at once: while it ramps, each success makes room for one more
-//! in flight, so that what is in flight doubles with each round of answers, until its lanes' own limit is reached.
+//! A destination that is back is not met by all that waited at once: while it ramps, each success makes room for one
+//! more in flight, so that what is in flight doubles with each round of answers, until its lanes' own limit is reached.
 //!
 //! While it is open no message is tried, so a destination's failure spends the attempts of the few messages that found
 //! it out and of the probes, not those of every message that waits.

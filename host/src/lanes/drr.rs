@@ -1,7 +1,7 @@
 //! Bounded deficit round robin: service in proportion to weights, whatever the sizes of what is served.
 //!
-//! The active keys stand in a ring. A *visit* grants its key `weight x quantum` once and serves it while the cost of its
-//! head fits into its deficit; then the ring moves on and the rest of the deficit is kept.
+//! The active keys stand in a ring. A *visit* grants its key `weight x quantum` once and serves it while the cost of
+//! its head fits into its deficit; then the ring moves on and the rest of the deficit is kept.
 //!
 //! ```text
 //!   loop over next(turn) -> key
@@ -12,16 +12,17 @@
 //!       TurnOver  -> stop; the position is kept
 //! ```
 //!
-//! A ring that comes after another one, whose deficits are lost, begins with a *first pass*: each key that is found is served
-//! one head, whatever it costs, and granted nothing. The pass ends at the first key that has had its share of it.
+//! A ring that comes after another one, whose deficits are lost, begins with a *first pass*: each key that is found is
+//! served one head, whatever it costs, and granted nothing. The pass ends at the first key that has had its share of
+//! it.
 //!
 //! Invariants:
 //! - A key is in the ring exactly once or not at all; membership is a state of its own and not read from its deficit.
 //! - A key that leaves the ring, idle or blocked, forfeits its deficit: credit is never gathered while away.
 //! - No key's deficit exceeds `cost_max - 1` between its visits. `cost_max` covers every cost, so there is no exception
 //!   for a first oversized head: it is served when enough visits have been granted.
-//! - For a key with quantum `Q` and largest cost `L` that stays active over `m` visits, the service `S` that it gets lies
-//!   in `m Q - (L - 1) ..= m Q + (L - 1)`. A first pass is not among these visits.
+//! - For a key with quantum `Q` and largest cost `L` that stays active over `m` visits, the service `S` that it gets
+//!   lies in `m Q - (L - 1) ..= m Q + (L - 1)`. A first pass is not among these visits.
 //! - Every operation is O(1) but [`Drr::begin_at`]: the ring is a doubly linked list over a slab.
 
 use std::collections::HashMap;
@@ -151,7 +152,8 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         self.members[slot].membership = Membership::Idle;
     }
 
-    /// Goes on at an active key that `random` chooses, whose visit begins anew: after a restart nobody is first every time.
+    /// Goes on at an active key that `random` chooses, whose visit begins anew: after a restart nobody is first every
+    /// time.
     pub fn begin_at(&mut self, random: u64) {
         let active: Vec<usize> = (0..self.members.len()).filter(|slot| self.members[*slot].is_active()).collect();
         if !active.is_empty() {

@@ -1,6 +1,7 @@
 //! Why what is due is not admitted: a closed set, with a stated precedence.
 
-/// Why a lane's due head, or a message in it, is not admitted, in order of precedence: where several hold, the first counts.
+/// Why a lane's due head, or a message in it, is not admitted, in order of precedence: where several hold, the first
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Held {
     /// Its lane's gate is closed.
@@ -23,7 +24,8 @@ pub enum Held {
     Throttled,
     /// Its lane has in flight what it may.
     LaneFull,
-    /// Its shard has claimed as much as it may, of all or of this destination, or the store admits nothing for the moment.
+    /// Its shard has claimed as much as it may, of all or of this destination, or the store admits nothing for the
+    /// moment.
     Capacity,
     /// It is the turn of others.
     Fairness,

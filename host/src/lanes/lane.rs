@@ -1,7 +1,7 @@
 //! The Destination Lane: whether messages to one destination may be sent now, and why not if not.
 //!
-//! A lane owns its gate and its in-flight limits, and shares the circuit and the backoff of its [`Outlet`]. It is not a shard, has
-//! no owner and keeps no messages: those stand in the timeline's index, in the lane's line.
+//! A lane owns its gate and its in-flight limits, and shares the circuit and the backoff of its [`Outlet`]. It is not a
+//! shard, has no owner and keeps no messages: those stand in the timeline's index, in the lane's line.
 //!
 //! Invariants:
 //! - What is in flight never exceeds the limits, in messages or in bytes.

@@ -1,14 +1,15 @@
 //! Fair sharing and admission, as pure decisions: who is served next, and whether a Destination Lane may send.
 //!
-//! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each. [`DestinationLane`] says whether a destination may be called now, and
-//! why not if not; [`Outlet`] is what a destination's lanes share. [`Layout`] says which executors serve which queue classes,
-//! [`place`] which runtime looks after which shard, [`WorkRound`] what a shard does next,
-//! [`Supply`] how much of it while something that it needs is short. None knows what time it is, what a message is or
-//! where it is kept.
+//! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each.
+//! [`DestinationLane`] says whether a destination may be called now, and why not if not; [`Outlet`] is what a
+//! destination's lanes share. [`Layout`] says which executors serve which queue classes, [`place`] which runtime looks
+//! after which shard, [`WorkRound`] what a shard does next, [`Supply`] how much of it while something that it needs is
+//! short. None knows what time it is, what a message is or where it is kept.
 //!
 //! Invariants:
 //! - No I/O crate is imported here, no clock is read, and nothing is random: the same calls give the same decisions.
-//! - No decision's cost depends on how many lanes there are, but that of where a ring begins and of where a shard's place is.
+//! - No decision's cost depends on how many lanes there are, but that of where a ring begins and of where a shard's
+//!   place is.
 
 mod bounds;
 mod capacity;

@@ -1,7 +1,7 @@
 //! The outlet: what all lanes of one tenant to one destination share, whatever orders their lines.
 //!
-//! Whether a destination works, and whether it wishes to be left alone, is not a matter of ordering keys. So it has one circuit
-//! and one backoff: what one lane finds out spares the messages of all the others.
+//! Whether a destination works, and whether it wishes to be left alone, is not a matter of ordering keys. So it has one
+//! circuit and one backoff: what one lane finds out spares the messages of all the others.
 //!
 //! Invariant: an attempt that began before the circuit opened says nothing about the time after.
 
@@ -49,8 +49,8 @@ impl Outlet {
         self.backoff_until = self.backoff_until.max(Some(until));
     }
 
-    /// How many more attempts may begin at `now`, as far as the circuit has a say in that. With none, and no time at which
-    /// that changes by itself, the end of one that is under way changes it.
+    /// How many more attempts may begin at `now`, as far as the circuit has a say in that. With none, and no time at
+    /// which that changes by itself, the end of one that is under way changes it.
     pub fn room(&self, now: Timestamp) -> u32 {
         if self.throttled_until(now).is_some() {
             return 0;

@@ -1,17 +1,17 @@
 //! Which runtime looks after which shard, by rendezvous hashing with equal shares.
 //!
-//! Every runtime computes the same from the same list: for each shard the runtimes are ranked by a hash of both, and the
-//! shard goes to the first that has room. Each gets `shards / runtimes`, rounded down, and as many as are left over get one
-//! more. When a runtime comes or goes, most of the shards of the others stay where they are.
+//! Every runtime computes the same from the same list: for each shard the runtimes are ranked by a hash of both, and
+//! the shard goes to the first that has room. Each gets `shards / runtimes`, rounded down, and as many as are left over
+//! get one more. When a runtime comes or goes, most of the shards of the others stay where they are.
 //!
-//! A runtime that cannot open a shard withdraws from it: the shard goes to the next in its rank, above that one's share if
-//! need be. Where all have withdrawn, somebody has to try all the same.
+//! A runtime that cannot open a shard withdraws from it: the shard goes to the next in its rank, above that one's share
+//! if need be. Where all have withdrawn, somebody has to try all the same.
 
 use crate::model::hash::fnv1a;
 use crate::model::ids::RuntimeId;
 
-/// Whose each shard of `0..shards` is, among the runtimes that are `live`; nobody's if there are none. Their order does not
-/// matter. `has_withdrawn` says which of them is not to have which shard.
+/// Whose each shard of `0..shards` is, among the runtimes that are `live`; nobody's if there are none. Their order does
+/// not matter. `has_withdrawn` says which of them is not to have which shard.
 pub fn place(
     shards: u16,
     live: &[RuntimeId],

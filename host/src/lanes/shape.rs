@@ -79,7 +79,8 @@ pub enum Profile {
     /// A quarter for latency, a quarter for bulk, and the rest shared.
     #[default]
     Reserved,
-    /// A quarter for latency, a quarter that serves bulk first, and the rest shared: only the first ever leaves work alone.
+    /// A quarter for latency, a quarter that serves bulk first, and the rest shared: only the first ever leaves work
+    /// alone.
     DefaultHeavy,
 }
 
@@ -97,8 +98,8 @@ impl Layout {
 
     /// `executors` divided by `profile`, for a pack that admits events of these classes.
     ///
-    /// Without bulk work beside other work there is nothing to protect from anything, and all are shared. A few executors
-    /// are divided as far as they go: one is shared, for two the latency reservation comes first.
+    /// Without bulk work beside other work there is nothing to protect from anything, and all are shared. A few
+    /// executors are divided as far as they go: one is shared, for two the latency reservation comes first.
     pub fn new(profile: Profile, executors: u32, admitted: QueueClasses) -> Self {
         let mixed = admitted.contains(QueueClass::Bulk) && !BULK_CLASSES.covers(admitted);
         if !mixed || executors < 2 {

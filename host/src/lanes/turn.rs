@@ -1,7 +1,7 @@
 //! The turn: what a caller does in one go before it looks at anything else.
 //!
-//! Its limits end the turn and not the visit: the next turn goes on where this one stopped, with nothing granted twice and
-//! nothing forfeited.
+//! Its limits end the turn and not the visit: the next turn goes on where this one stopped, with nothing granted twice
+//! and nothing forfeited.
 
 use super::drr::DrrOptions;
 

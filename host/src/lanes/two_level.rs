@@ -1,9 +1,9 @@
 //! Two levels of deficit round robin: groups share service, and the keys of each group share what the group gets.
 //!
 //! A visit of a group serves its keys, in the order of a ring of the group's own, while the head's cost fits into the
-//! deficit of both. A group that is over for now leaves its ring as it stands: position, visit and deficits go on at the
-//! group's next visit. So a group gets what its weight says, over however many keys it spreads its work, and each of its
-//! keys gets its part of that.
+//! deficit of both. A group that is over for now leaves its ring as it stands: position, visit and deficits go on at
+//! the group's next visit. So a group gets what its weight says, over however many keys it spreads its work, and each
+//! of its keys gets its part of that.
 //!
 //! The caller's loop is that of [`Drr`].
 
@@ -92,8 +92,8 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
         self.inner[self.visited].next(turn)
     }
 
-    /// Asks to serve the head of the key that [`TwoLevelDrr::next`] returned; as [`Drr::charge`]. What does not fit is over
-    /// for its key or for its whole group; both show as the end of the visit.
+    /// Asks to serve the head of the key that [`TwoLevelDrr::next`] returned; as [`Drr::charge`]. What does not fit is
+    /// over for its key or for its whole group; both show as the end of the visit.
     pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
         let inner = &mut self.inner[self.visited];
         if !inner.covers(cost) {

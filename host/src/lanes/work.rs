@@ -1,19 +1,21 @@
 //! Work classes of a shard: what its one writer does next, so that none of its duties waits behind another for long.
 //!
-//! Each class has a queue of its own, a weight, and a cap on what one turn of it does. The classes that have work stand in a
-//! round; a visit grants `weight x QUANTUM` records, and turns are given until the grant is used up. What a turn did is known
-//! only afterwards, so the last turn may exceed the grant by less than its cap, and the next visit makes up for it.
+//! Each class has a queue of its own, a weight, and a cap on what one turn of it does. The classes that have work stand
+//! in a round; a visit grants `weight x QUANTUM` records, and turns are given until the grant is used up. What a turn
+//! did is known only afterwards, so the last turn may exceed the grant by less than its cap, and the next visit makes
+//! up for it.
 //!
-//! [`WorkClass::LeaseFence`] alone comes before the round: as long as it owes nothing it is next, and what it did it owes.
+//! [`WorkClass::LeaseFence`] alone comes before the round: as long as it owes nothing it is next, and what it did it
+//! owes.
 //!
-//! Calls of destinations are no work of the writer: they have a bound of their own, the places in flight, and come back as
-//! outcomes.
+//! Calls of destinations are no work of the writer: they have a bound of their own, the places in flight, and come back
+//! as outcomes.
 //!
 //! Invariants:
 //! - A class that has work is given a turn after the others have done no more than [`WorkPlan::bound`] records.
 //! - A class without work gathers no credit; what it owes, it goes on owing.
-//! - Each class but [`WorkClass::Query`] and [`WorkClass::Checkpoint`] has a reserve in every dimension that nobody else can
-//!   take, and all reserves together are there.
+//! - Each class but [`WorkClass::Query`] and [`WorkClass::Checkpoint`] has a reserve in every dimension that nobody
+//!   else can take, and all reserves together are there.
 
 use std::time::Duration;
 
@@ -117,8 +119,8 @@ pub struct WorkShare {
     pub queue: Amount,
     /// Records that one turn does at the most.
     pub turn_max: usize,
-    /// How long one turn takes: claiming ends with it, the store is waited for no longer, and a turn of the index alone, which its
-    /// records bound, is counted if it took longer.
+    /// How long one turn takes: claiming ends with it, the store is waited for no longer, and a turn of the index
+    /// alone, which its records bound, is counted if it took longer.
     pub turn_time: Duration,
     /// What of the whole is kept for it.
     pub reserve: Amount,
@@ -187,8 +189,8 @@ impl WorkPlan {
         &self.shares[class as usize]
     }
 
-    /// What a class that holds `held` may hold beside it. What is kept for the others is never lent to it, not even while they
-    /// do not need it: when they do, they need it at once.
+    /// What a class that holds `held` may hold beside it. What is kept for the others is never lent to it, not even
+    /// while they do not need it: when they do, they need it at once.
     pub fn room(&self, class: WorkClass, held: Amount) -> Amount {
         let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other).reserve);
         let kept = others.fold(Amount::default(), |kept, reserve| kept.map(reserve, usize::saturating_add));
@@ -196,7 +198,8 @@ impl WorkPlan {
         its.map(held, usize::saturating_sub)
     }
 
-    /// The records that the other classes do at the most before a class that has work, and owes nothing, is given a turn.
+    /// The records that the other classes do at the most before a class that has work, and owes nothing, is given a
+    /// turn.
     pub fn bound(&self, class: WorkClass) -> u64 {
         let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other));
         match class {

@@ -59,8 +59,8 @@ pub struct Terms {
     pub weight: u32,
 }
 
-/// The terms of every pack's flow. Handing an action off fails for the host's own reasons only, and then has not happened:
-/// it is tried until it has.
+/// The terms of every pack's flow. Handing an action off fails for the host's own reasons only, and then has not
+/// happened: it is tried until it has.
 pub const FLOW_TERMS: Terms = Terms {
     retry: RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(10), failures_max: u32::MAX },
     uncertain: UncertainPolicy::Retry,
@@ -90,8 +90,8 @@ impl Destination {
     }
 }
 
-/// One part in so many of what all destinations together may have, in flight or claimed by a shard, is the most that one
-/// destination has: one that is stuck leaves room for the others, however many lanes it has.
+/// One part in so many of what all destinations together may have, in flight or claimed by a shard, is the most that
+/// one destination has: one that is stuck leaves room for the others, however many lanes it has.
 pub const DESTINATION_PART: usize = 2;
 
 /// What a Destination Lane may have in flight.

@@ -1,8 +1,8 @@
-//! The lanes of WorkItems: lines in which one item at a time may run, the head. What becomes of lanes and of those who stand
-//! in them is decided here; the store does it, and its tests try every order in which it can be done.
+//! The lanes of WorkItems: lines in which one item at a time may run, the head. What becomes of lanes and of those who
+//! stand in them is decided here; the store does it, and its tests try every order in which it can be done.
 //!
-//! An item stands in at most two lanes: that of its source, and the delivery lane of its route. It has one place in both. A generation
-//! of a source's projection stands in the line of its projection and in no other lane.
+//! An item stands in at most two lanes: that of its source, and the delivery lane of its route. It has one place in
+//! both. A generation of a source's projection stands in the line of its projection and in no other lane.
 //!
 //! ```text
 //!  enqueue ──> blockers = lanes in which somebody is before it
@@ -30,8 +30,8 @@ pub enum LaneKind {
     Delivery,
     /// Everything about one source.
     Source,
-    /// What stands for one source, where a route's events are its projection: the active generation, and who is queued behind it. Whoever
-    /// stands there stands in no other lane.
+    /// What stands for one source, where a route's events are its projection: the active generation, and who is queued
+    /// behind it. Whoever stands there stands in no other lane.
     Projection,
 }
 
@@ -117,8 +117,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// What is wrong, if nobody will ever let this lane go on as it is: its head has to be that one, and the first one has to have
-    /// these blockers.
+    /// What is wrong, if nobody will ever let this lane go on as it is: its head has to be that one, and the first one
+    /// has to have these blockers.
     pub fn amiss(self) -> Option<(i64, Blockers)> {
         let head = self.head.unwrap_or(self.first);
         let behind = head != self.first;
@@ -129,8 +129,8 @@ impl Line {
     }
 }
 
-/// How many of the first who wait are of no more use, when each of them makes those before it superfluous that are `alike`: all
-/// before the last of an unbroken line of them.
+/// How many of the first who wait are of no more use, when each of them makes those before it superfluous that are
+/// `alike`: all before the last of an unbroken line of them.
 pub fn superseded(alike: impl Iterator<Item = bool>) -> usize {
     alike.take_while(|alike| *alike).count().saturating_sub(1)
 }

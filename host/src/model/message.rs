@@ -11,11 +11,11 @@
 //!                                   └───> handed_off, if it is an action
 //! ```
 //!
-//! A message of which an attempt was uncertain stays so, whatever its policy makes of it: a cancel or a reschedule of it comes too
-//! late until somebody has found out ([`TooLate`]), while it is retried, expires or ends as ever.
+//! A message of which an attempt was uncertain stays so, whatever its policy makes of it: a cancel or a reschedule of
+//! it comes too late until somebody has found out ([`TooLate`]), while it is retried, expires or ends as ever.
 //!
-//! *Claim* is not a state: it takes permits in memory and gives them back. `publishing` is the durable Publish Admission;
-//! from there a cancel or a reschedule comes too late.
+//! *Claim* is not a state: it takes permits in memory and gives them back. `publishing` is the durable Publish
+//! Admission; from there a cancel or a reschedule comes too late.
 
 use std::time::Duration;
 
@@ -135,8 +135,8 @@ impl MessageState {
 pub enum TooLate {
     /// Publish Admission came first, the message is held, or it has ended.
     Stands(MessageState),
-    /// It waits, but nobody knows what an earlier attempt did. What has perhaps arrived cannot be taken back, and nobody is told
-    /// that it was.
+    /// It waits, but nobody knows what an earlier attempt did. What has perhaps arrived cannot be taken back, and
+    /// nobody is told that it was.
     MayHaveArrived(MessageState),
 }
 
@@ -149,8 +149,8 @@ impl TooLate {
     }
 }
 
-/// Whether a cancel or a reschedule comes in time to a message of which `uncertain_attempts` attempts, over all generations,
-/// ended without anybody knowing what they did.
+/// Whether a cancel or a reschedule comes in time to a message of which `uncertain_attempts` attempts, over all
+/// generations, ended without anybody knowing what they did.
 pub const fn in_time(state: MessageState, uncertain_attempts: u32) -> Result<(), TooLate> {
     match (state.waits(), uncertain_attempts) {
         (true, 0) => Ok(()),
@@ -159,8 +159,8 @@ pub const fn in_time(state: MessageState, uncertain_attempts: u32) -> Result<(),
     }
 }
 
-/// Whether there is something about a message that an operator can find out: it is held for that, or waits although an attempt
-/// of it is uncertain.
+/// Whether there is something about a message that an operator can find out: it is held for that, or waits although an
+/// attempt of it is uncertain.
 pub const fn is_unsettled(state: MessageState, uncertain_attempts: u32) -> bool {
     matches!(state, MessageState::Uncertain) || state.waits() && uncertain_attempts > 0
 }
@@ -383,8 +383,8 @@ mod tests {
         }
     }
 
-    // TL-5, TL-6: every history of a few attempts and what became of them, under every policy. Whoever was told that a message
-    // is cancelled was told the truth.
+    // TL-5, TL-6: every history of a few attempts and what became of them, under every policy. Whoever was told that a
+    // message is cancelled was told the truth.
     #[test]
     fn a_message_that_can_be_cancelled_has_not_arrived_in_any_history() {
         let outcomes = [Outcome::Retriable { retry_after: None }, Outcome::Unknown];

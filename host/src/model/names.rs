@@ -76,8 +76,8 @@ name!(
     SecretName, "a secret"
 );
 
-/// Where a message goes: a way out that the operator has configured, or `flow:` and a pack's name, which is where the pack's own
-/// actions go.
+/// Where a message goes: a way out that the operator has configured, or `flow:` and a pack's name, which is where the
+/// pack's own actions go.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationName(Arc<str>);
 

@@ -1,4 +1,5 @@
-//! The pack: what a connector declares of itself. A manifest is parsed and checked in `guest`; from here on it is right.
+//! The pack: what a connector declares of itself. A manifest is parsed and checked in `guest`; from here on it is
+//! right.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,12 +49,14 @@ impl Manifest {
     }
 }
 
-/// What a pack reads records with: a provider's batch-read protocol, which the guest writes and reads, and the host calls.
+/// What a pack reads records with: a provider's batch-read protocol, which the guest writes and reads, and the host
+/// calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reader {
     /// Its name, which the guest asks by.
     pub name: ReaderName,
-    /// The hosts that may be called, with a port if it is not that of https; the first one unless the guest names another.
+    /// The hosts that may be called, with a port if it is not that of https; the first one unless the guest names
+    /// another.
     pub hosts: Vec<Authority>,
     /// How many keys one call may ask for, at least 1.
     pub keys_max: u32,
@@ -192,7 +195,8 @@ pub struct EventList {
 pub enum KeyRule {
     /// A header's value.
     Header(HeaderName),
-    /// An RFC 6901 pointer into the JSON body, at a string or a number; if a request carries many events, into each of them.
+    /// An RFC 6901 pointer into the JSON body, at a string or a number; if a request carries many events, into each of
+    /// them.
     Pointer(String),
     /// As several of these, all of which must be there: what one of them alone does not tell apart.
     Pointers(Vec<String>),
@@ -236,8 +240,8 @@ pub enum Ordering {
     None,
     /// Those of one source key one after another, in order of arrival.
     Source,
-    /// All of the route one after another, in order of arrival; and if it has source keys, also behind those of its source
-    /// that came in by other routes.
+    /// All of the route one after another, in order of arrival; and if it has source keys, also behind those of its
+    /// source that came in by other routes.
     Delivery,
 }
 
@@ -248,8 +252,8 @@ pub enum Coalescing {
     None,
     /// Yes, of the same source: whoever ends one goes on with the latest, and those between are superseded.
     LatestBySource,
-    /// Yes: the events of a source are its projection. One stands for it, at most one more is queued to follow, and each that comes
-    /// supersedes the queued one.
+    /// Yes: the events of a source are its projection. One stands for it, at most one more is queued to follow, and
+    /// each that comes supersedes the queued one.
     SourceProjection,
 }
 

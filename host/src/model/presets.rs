@@ -1,5 +1,5 @@
-//! What is known of providers' webhooks: named presets of how they sign, where their delivery's key is, and which headers
-//! say what an event is. A manifest names one, and may say otherwise in any of it.
+//! What is known of providers' webhooks: named presets of how they sign, where their delivery's key is, and which
+//! headers say what an event is. A manifest names one, and may say otherwise in any of it.
 
 use std::time::Duration;
 
@@ -139,8 +139,8 @@ fn shopify() -> Preset {
     }
 }
 
-/// <https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests>, version 3. A request carries many
-/// events, and an event's id alone is not unique.
+/// <https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests>, version 3. A request
+/// carries many events, and an event's id alone is not unique.
 fn hubspot() -> Preset {
     let time = HeaderName::from_static("x-hubspot-request-timestamp");
     let signed_at = TimestampPlace::Header(time);

@@ -1,4 +1,5 @@
-//! Queue classes: what a WorkItem is to the executors that may take it. A class is given at admission and never changes.
+//! Queue classes: what a WorkItem is to the executors that may take it. A class is given at admission and never
+//! changes.
 
 /// The class of a WorkItem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,5 @@
-//! URLs that the host calls: those of destinations, of readers, of object stores. What is called and what a configuration may
-//! say is one rule, so that nothing is started with a URL that cannot be called as it is meant.
+//! URLs that the host calls: those of destinations, of readers, of object stores. What is called and what a
+//! configuration may say is one rule, so that nothing is started with a URL that cannot be called as it is meant.
 //!
 //! Invariant: no refusal repeats more of a URL than its host. The rest may carry a token.
 
@@ -49,8 +49,8 @@ pub enum Host {
 }
 
 impl Host {
-    /// The host of `url`. Spellings of addresses that the system's resolver would take (`127.1`, `0x7f000001`) are refused:
-    /// whoever writes them means to be misread.
+    /// The host of `url`. Spellings of addresses that the system's resolver would take (`127.1`, `0x7f000001`) are
+    /// refused: whoever writes them means to be misread.
     pub fn of(url: &Uri) -> Result<Self, UrlError> {
         let text = url.host().unwrap_or_default();
         let refused = || UrlError::Host(text.to_owned());
@@ -99,8 +99,8 @@ pub fn parse(text: &str) -> Result<Uri, UrlError> {
     Ok(url)
 }
 
-/// Letters, digits, hyphens and underscores in labels; the last one is no number (else it would be an IPv4 address in some
-/// resolver's eyes).
+/// Letters, digits, hyphens and underscores in labels; the last one is no number (else it would be an IPv4 address in
+/// some resolver's eyes).
 fn is_dns_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {

@@ -1,5 +1,5 @@
-//! A connection to a destination, counted as long as it is open: under way, idle in the pool, or being made by the pool for
-//! nobody any more.
+//! A connection to a destination, counted as long as it is open: under way, idle in the pool, or being made by the pool
+//! for nobody any more.
 
 use std::io;
 use std::pin::Pin;

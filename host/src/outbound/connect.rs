@@ -1,8 +1,8 @@
 //! Connecting: a host from a URL, its addresses, the guard's word on each of them, and only then a connection.
 //!
 //! Invariants:
-//! - The addresses that were checked are the addresses that are dialled; nothing is resolved twice in between, so a name
-//!   that resolves differently every time gains nothing.
+//! - The addresses that were checked are the addresses that are dialled; nothing is resolved twice in between, so a
+//!   name that resolves differently every time gains nothing.
 //! - A name of which any address is denied is refused whole.
 //! - No proxy is asked, whatever the environment says.
 //! - Connecting is bounded in time also where nobody waits any more (the pool finishes what a request began).
@@ -32,15 +32,15 @@ use super::{cause, innermost};
 use crate::env;
 use crate::model::url::{Host, UrlError, port_of};
 
-/// Over lookup, dial and TLS handshake of one connection. Destinations' deadlines are normally shorter; this ends what the
-/// pool finishes in the background.
+/// Over lookup, dial and TLS handshake of one connection. Destinations' deadlines are normally shorter; this ends what
+/// the pool finishes in the background.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 /// For one address of several: room for the second retransmission of a lost SYN (after 3 s), then the next address.
 const DIAL_TIME_MAX: Duration = Duration::from_secs(4);
 /// Addresses of one name that are dialled one after another.
 const ADDRESSES_MAX: usize = 8;
-/// Lookups of one name at once. A lookup holds a thread until the system's resolver gives up; a dead name server must not
-/// hold them all.
+/// Lookups of one name at once. A lookup holds a thread until the system's resolver gives up; a dead name server must
+/// not hold them all.
 const LOOKUPS_PER_NAME_MAX: usize = 2;
 /// Names that are looked up at once by a dialer for any host.
 const NAMES_MAX: usize = 256;

@@ -14,9 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use ipnet::IpNet;
 
 /// Networks that are not public: this host, private and shared ones, link-local (cloud metadata lives there),
-/// documentation, benchmarking, multicast, reserved, and the IPv6 forms that carry an IPv4 address (IANA's special-purpose
-/// registries, <https://www.iana.org/assignments/iana-ipv6-special-registry/>); what is no longer reserved and still routed in
-/// places; and the one public address under which a cloud has its machines' keeper
+/// documentation, benchmarking, multicast, reserved, and the IPv6 forms that carry an IPv4 address (IANA's
+/// special-purpose registries, <https://www.iana.org/assignments/iana-ipv6-special-registry/>); what is no longer
+/// reserved and still routed in places; and the one public address under which a cloud has its machines' keeper
 /// (<https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16>).
 const DENIED_NETWORKS: [&str; 34] = [
     "0.0.0.0/8",
@@ -113,8 +113,8 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Whether dialling `address` ends at `listener`. A listener that is bound to every address is reached by any address of
-/// this machine; dialling the unspecified address reaches this machine.
+/// Whether dialling `address` ends at `listener`. A listener that is bound to every address is reached by any address
+/// of this machine; dialling the unspecified address reaches this machine.
 fn reaches(address: SocketAddr, listener: SocketAddr) -> bool {
     if address.port() != listener.port() {
         return false;

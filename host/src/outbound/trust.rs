@@ -1,5 +1,5 @@
-//! Whose word is taken for a destination's certificate: the authorities that browsers trust (webpki), and the operator's
-//! own.
+//! Whose word is taken for a destination's certificate: the authorities that browsers trust (webpki), and the
+//! operator's own.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// TLS towards others. The authorities of `ca_file`, in PEM, are trusted beside the public ones; `key` is the setting that
-/// names it.
+/// TLS towards others. The authorities of `ca_file`, in PEM, are trusted beside the public ones; `key` is the setting
+/// that names it.
 pub(crate) fn client_config(key: &str, ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(file) = ca_file {

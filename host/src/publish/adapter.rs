@@ -31,7 +31,8 @@ pub(super) trait Adapter: Send + Sync {
         reliance: &'a Reliance,
     ) -> BoxFuture<'a, Verdict>;
 
-    /// What this host lacks for every attempt at a tenant's messages, if it lacks anything: no destination could mend it.
+    /// What this host lacks for every attempt at a tenant's messages, if it lacks anything: no destination could mend
+    /// it.
     fn obstacle(&self, _namespace: &Namespace) -> Option<String> {
         None
     }
@@ -131,8 +132,8 @@ impl Adapter for NativeAdapter {
 
 /// The flow of a pack: an action becomes a WorkItem.
 ///
-/// There is nobody to call. The store makes the WorkItem in the transaction that records that the action was handed off, so
-/// a crash can come before both or after both, and no attempt is ever uncertain.
+/// There is nobody to call. The store makes the WorkItem in the transaction that records that the action was handed
+/// off, so a crash can come before both or after both, and no attempt is ever uncertain.
 pub(super) struct FlowAdapter;
 
 impl Adapter for FlowAdapter {

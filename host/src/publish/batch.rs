@@ -13,9 +13,9 @@
 //! longer has it is given back as it was: whether it *has* expired is decided by the earliest that it can be, which its
 //! shard knows, and not by the latest.
 //!
-//! Ownership: the admission is fenced by the store. Whether the lease is still relied on is asked again when the bodies have
-//! come, and as the last thing before a request is on the wire (`reliance`). An attempt that ends there was certainly not
-//! made. That is recorded if the shard is this owner's all the same; if not, its successor settles it.
+//! Ownership: the admission is fenced by the store. Whether the lease is still relied on is asked again when the bodies
+//! have come, and as the last thing before a request is on the wire (`reliance`). An attempt that ends there was
+//! certainly not made. That is recorded if the shard is this owner's all the same; if not, its successor settles it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -138,8 +138,8 @@ impl Engine {
         }
     }
 
-    /// After an answer that got lost: a message that moved, and stands as `publishing`, was admitted by the first call. It
-    /// cannot have been anybody else's, because the second call was not fenced and only a shard's owner admits.
+    /// After an answer that got lost: a message that moved, and stands as `publishing`, was admitted by the first call.
+    /// It cannot have been anybody else's, because the second call was not fenced and only a shard's owner admits.
     async fn recognise(
         &self,
         requests: &[AdmissionRequest],
@@ -197,7 +197,8 @@ impl Engine {
         let began = self.env.clock.monotonic();
         let is_over = |at| claim.message.expire_at.is_some_and(|expire_at| expire_at <= at);
         let verdict = if is_over(latest.now(&*self.env.clock)) {
-            // What waited too long for the store is not sent any more: its next attempt would be too late, so it expires.
+            // What waited too long for the store is not sent any more: its next attempt would be too late, so it
+            // expires.
             Verdict::too_late()
         } else if let Err(overdue) = claim.reliance.left() {
             // The bodies took longer than the lease.
@@ -237,8 +238,8 @@ impl Engine {
         self.outcomes.record(Finished { claim, lease, record, settled, at }).await;
     }
 
-    /// Pauses the lanes of a tenant's destination that says that it is gone, until an operator resumes them. The shards read it
-    /// from the store, as they read what an operator sets.
+    /// Pauses the lanes of a tenant's destination that says that it is gone, until an operator resumes them. The shards
+    /// read it from the store, as they read what an operator sets.
     async fn pause(&self, lease: ShardLease, message: &ClaimedMessage) {
         let (namespace, destination) = (&message.namespace, &message.destination);
         tracing::error!(%namespace, %destination, "a destination says that it is gone (410): its lane is paused until resumed");

@@ -1,7 +1,7 @@
 //! A claimed message on its way through the publisher.
 //!
-//! Invariant: it settles exactly once. Its settlement is sent when it is dropped, so no path can forget it: not an early
-//! return, not a panic, not a task that is thrown away. What is sent then is the last thing that was certain.
+//! Invariant: it settles exactly once. Its settlement is sent when it is dropped, so no path can forget it: not an
+//! early return, not a panic, not a task that is thrown away. What is sent then is the last thing that was certain.
 
 use std::sync::Arc;
 use std::time::Duration;

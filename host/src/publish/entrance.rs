@@ -1,12 +1,12 @@
 //! The places in flight, and who gets the next one that is free.
 //!
-//! A place is for one message and its bytes. Shards that wait share places by deficit round robin, and so do the destinations
-//! of each shard: one with much to send keeps none from another. One destination has at most half of all places, whatever its
-//! lanes may have, so that one which does not answer leaves room for the others; what it has waiting stands beside theirs, and
-//! never before it.
+//! A place is for one message and its bytes. Shards that wait share places by deficit round robin, and so do the
+//! destinations of each shard: one with much to send keeps none from another. One destination has at most half of all
+//! places, whatever its lanes may have, so that one which does not answer leaves room for the others; what it has
+//! waiting stands beside theirs, and never before it.
 //!
-//! Whoever takes places is alone with them: it gets all that are free, and so asks the store for many at once; side by side
-//! they would be shared out one by one.
+//! Whoever takes places is alone with them: it gets all that are free, and so asks the store for many at once; side by
+//! side they would be shared out one by one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,8 +73,8 @@ impl Entrance {
         self.shared.lines().push(group);
     }
 
-    /// Waits for a place, then takes as many as are free, for the claims of the shard whose turn it is; `None` if no claim
-    /// waits.
+    /// Waits for a place, then takes as many as are free, for the claims of the shard whose turn it is; `None` if no
+    /// claim waits.
     pub(super) async fn take(&self) -> Option<Group> {
         let _alone = self.taking.lock().await;
         loop {
@@ -157,7 +157,8 @@ struct Lines<C> {
     messages: usize,
     bytes: u64,
     waiting: usize,
-    /// By shard, and by the destinations of each. A line is active while somebody stands in it, unless it is among `full`.
+    /// By shard, and by the destinations of each. A line is active while somebody stands in it, unless it is among
+    /// `full`.
     drr: TwoLevelDrr<ShardId, usize>,
     numbers: HashMap<(ShardId, DestinationName), usize>,
     lines: Vec<Line<C>>,

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - One deadline covers lookup, connect, TLS, head and body.
-//! - What is not on the wire while its shard's lease is relied on is never sent: lookup, connect and TLS end with it, and
-//!   the connection asks for it before it writes.
+//! - What is not on the wire while its shard's lease is relied on is never sent: lookup, connect and TLS end with it,
+//!   and the connection asks for it before it writes.
 //! - No redirect is followed, no proxy asked, no body decompressed.
 //! - Of an answer no more is read than the options say; none of it is kept but the status and `Retry-After`.
 //! - Whether anything was sent decides between "try again" and "nobody knows". In doubt, something was sent.
@@ -115,8 +115,8 @@ impl HttpAdapter {
     }
 }
 
-/// Goes on with a call as long as it is sent or the lease is relied on. That is asked before each step of it: a process that
-/// was stopped goes on with whatever it was at.
+/// Goes on with a call as long as it is sent or the lease is relied on. That is asked before each step of it: a process
+/// that was stopped goes on with whatever it was at.
 async fn while_relied_on<T>(
     call: impl Future<Output = T>,
     reliance: &Reliance,
@@ -164,8 +164,8 @@ fn was_sent(connection: &CaptureConnection) -> bool {
     connection.connection_metadata().is_some()
 }
 
-/// Reads and forgets a body, so that its connection can be used again. One that is too long or too slow is dropped, and its
-/// connection with it.
+/// Reads and forgets a body, so that its connection can be used again. One that is too long or too slow is dropped, and
+/// its connection with it.
 async fn drain(mut body: Incoming, bytes_max: usize, deadline: Instant) {
     if body.size_hint().lower() > bytes_max as u64 {
         return;

@@ -1,4 +1,5 @@
-//! What is counted about publishing. Labels are destinations, which the operator has configured, and closed sets of words.
+//! What is counted about publishing. Labels are destinations, which the operator has configured, and closed sets of
+//! words.
 
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A destination is called only after the admission is durable, and only while the shard's lease is relied on.
-//! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until the owner of its shard settles it.
+//! - Every admitted attempt ends in a recorded outcome, or stands as `publishing` until the owner of its shard settles
+//!   it.
 //! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
 //!
@@ -240,8 +241,8 @@ impl Publisher {
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
-    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not on its
-    /// way by the end of `reliance` is not sent.
+    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not
+    /// on its way by the end of `reliance` is not sent.
     ///
     /// A message to a destination that is not configured settles as not admitted: it waits until it is again.
     pub fn publish(
@@ -273,7 +274,8 @@ impl Publisher {
         self.routes.get(destination)?.adapter.obstacle(namespace)
     }
 
-    /// Gives back what was handed over under a lease and waits for a place in flight: its shard is about to be given up.
+    /// Gives back what was handed over under a lease and waits for a place in flight: its shard is about to be given
+    /// up.
     pub fn give_back(&self, lease: ShardLease) {
         self.engine.entrance.give_back(lease);
     }
@@ -292,8 +294,8 @@ impl Publisher {
     }
 }
 
-/// How many connections to destinations are needed at the most: one for each message in flight, and the idle ones that are
-/// kept for each destination.
+/// How many connections to destinations are needed at the most: one for each message in flight, and the idle ones that
+/// are kept for each destination.
 pub fn channels_max(in_flight_max: usize, destinations: usize, idle_connections_max: usize) -> usize {
     in_flight_max.saturating_add(destinations.saturating_mul(idle_connections_max))
 }

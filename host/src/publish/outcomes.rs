@@ -1,8 +1,8 @@
 //! Publish Outcomes: made durable in batches, then settled.
 //!
-//! A shard's outcomes take turns. Each finished attempt adds its outcome to the queue and waits for its turn; whoever has
-//! the turn records everything that is queued. What arrives while one write runs is thereby written together by the next:
-//! no timer, no task of its own, and a queue that holds at most what is in flight.
+//! A shard's outcomes take turns. Each finished attempt adds its outcome to the queue and waits for its turn; whoever
+//! has the turn records everything that is queued. What arrives while one write runs is thereby written together by the
+//! next: no timer, no task of its own, and a queue that holds at most what is in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Until when a shard's owner relies on its lease: the last look at it before a message is on the wire.
 //!
-//! An admission is fenced by the store, but between it and the call lie the bodies, the lookup and the connection. An owner
-//! that was held up there for longer than its lease must not call any more: its successor has taken the attempt for one whose
-//! outcome nobody knows, and may have let an operator cancel the message since.
+//! An admission is fenced by the store, but between it and the call lie the bodies, the lookup and the connection. An
+//! owner that was held up there for longer than its lease must not call any more: its successor has taken the attempt
+//! for one whose outcome nobody knows, and may have let an operator cancel the message since.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +16,8 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::env::Clock;
 
-/// Until when an owner relies on its lease, by [`Clock::monotonic`]. Renewals move it on, so it is asked for at each use.
+/// Until when an owner relies on its lease, by [`Clock::monotonic`]. Renewals move it on, so it is asked for at each
+/// use.
 #[derive(Clone)]
 pub struct Reliance {
     until: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -47,8 +48,8 @@ impl fmt::Debug for Reliance {
     }
 }
 
-/// A body that is given to the connection only while the lease is relied on. The connection asks for it after it has put the
-/// head together and before it writes any of it, and writes nothing if there is none.
+/// A body that is given to the connection only while the lease is relied on. The connection asks for it after it has
+/// put the head together and before it writes any of it, and writes nothing if there is none.
 pub(super) struct ReliedBody {
     body: Full<Bytes>,
     reliance: Option<Reliance>,

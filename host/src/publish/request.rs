@@ -67,8 +67,8 @@ pub(super) fn build(
     Ok(request)
 }
 
-/// A receiver signs the text that it reads. Spaces around it would be trimmed and bytes beyond ASCII decoded in one way or
-/// another, and the signatures would differ.
+/// A receiver signs the text that it reads. Spaces around it would be trimmed and bytes beyond ASCII decoded in one way
+/// or another, and the signatures would differ.
 fn webhook_id(key: String) -> Result<HeaderValue, Unsendable> {
     let unusable = || message("its idempotency key cannot be a header: use printable ASCII, with no space around it");
     let is_printable = key.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());

@@ -1,5 +1,5 @@
-//! Signing what is sent, by Standard Webhooks (<https://www.standardwebhooks.com>): an HMAC-SHA-256 over id, time and body,
-//! once for every secret that is valid, so that a receiver may hold either one while a secret is rotated.
+//! Signing what is sent, by Standard Webhooks (<https://www.standardwebhooks.com>): an HMAC-SHA-256 over id, time and
+//! body, once for every secret that is valid, so that a receiver may hold either one while a secret is rotated.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_PAD_INDIFFERENT};

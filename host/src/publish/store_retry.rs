@@ -6,7 +6,8 @@ use crate::env;
 use crate::model::retry::RetryPolicy;
 use crate::store::{ShardId, StoreError};
 
-/// About six seconds in all: longer than a lock or a full queue lasts, shorter than a shard's owner should be kept waiting.
+/// About six seconds in all: longer than a lock or a full queue lasts, shorter than a shard's owner should be kept
+/// waiting.
 const STORE_RETRY: RetryPolicy =
     RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(2), failures_max: 9 };
 

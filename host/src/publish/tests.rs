@@ -212,8 +212,8 @@ async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
     assert!(sink.received.try_recv().is_err(), "the second was never sent");
 }
 
-/// An owner that is stopped when it asks for the time for the `number`th time since its admission, and goes on when it is
-/// let.
+/// An owner that is stopped when it asks for the time for the `number`th time since its admission, and goes on when it
+/// is let.
 struct Stopped {
     asked: AtomicUsize,
     number: usize,

@@ -1,4 +1,5 @@
-//! What an attempt came to: from an answer, or from the lack of one, to an [`Outcome`]. Decisions only; nothing is sent here.
+//! What an attempt came to: from an answer, or from the lack of one, to an [`Outcome`]. Decisions only; nothing is sent
+//! here.
 //!
 //! | what happened                                    | outcome     | the destination's fault |
 //! |--------------------------------------------------|-------------|-------------------------|
@@ -15,7 +16,8 @@
 //! | a secret is missing                              | retriable   | no, but all must wait   |
 //! | it was not sent after all                        | retriable   | no                      |
 //!
-//! The status line decides. A body that drips, breaks off or has no end changes nothing about what the receiver has said.
+//! The status line decides. A body that drips, breaks off or has no end changes nothing about what the receiver has
+//! said.
 
 use std::time::Duration;
 
@@ -177,8 +179,8 @@ impl Verdict {
         }
     }
 
-    /// How long the destination is to be left alone, by all messages. One that is busy and does not say for how long is so
-    /// for the first pause of `retry`: the others of its messages would be told the same.
+    /// How long the destination is to be left alone, by all messages. One that is busy and does not say for how long is
+    /// so for the first pause of `retry`: the others of its messages would be told the same.
     pub(super) fn lane_delay(&self, retry: &RetryPolicy) -> Option<Duration> {
         match self {
             Verdict::Busy { wish, .. } => Some(wish.unwrap_or(retry.initial).min(retry.max)),
@@ -195,7 +197,8 @@ impl Verdict {
             }
             Verdict::Busy { .. } | Verdict::Gone => lanes::Verdict::Busy,
             Verdict::Failed { .. } | Verdict::Unknown { .. } => lanes::Verdict::Failed,
-            // It was not called; but what is missing is missing for all of its messages, and the circuit holds the others back.
+            // It was not called; but what is missing is missing for all of its messages, and the circuit holds the
+            // others back.
             Verdict::Unfit(_) => lanes::Verdict::Failed,
             Verdict::Refused { status: None, .. } | Verdict::Denied(_) | Verdict::NotMade(_) => {
                 lanes::Verdict::NotCalled

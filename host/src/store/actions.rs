@@ -1,8 +1,8 @@
 //! Actions: messages to a pack's own flow. One that comes due is handed off, and is a WorkItem from then on.
 //!
 //! Invariants:
-//! - The message's end and its WorkItem are one transaction: no crash leaves one without the other, and a message that has
-//!   not ended has no WorkItem. So handing off is never uncertain, and may be tried again at any time.
+//! - The message's end and its WorkItem are one transaction: no crash leaves one without the other, and a message that
+//!   has not ended has no WorkItem. So handing off is never uncertain, and may be tried again at any time.
 //! - An action has one WorkItem. The message's compare-and-swap decides that; a unique key says it again.
 //! - It is executed by the generation that emitted it, unless an operator drained that one.
 
@@ -54,7 +54,8 @@ struct Stored {
     queue_class: QueueClass,
 }
 
-/// The WorkItem has the class of the one whose execution emitted the action: 1 is `default`, where that one is not there.
+/// The WorkItem has the class of the one whose execution emitted the action: 1 is `default`, where that one is not
+/// there.
 static STORED: Statement = Statement::select(
     "(ordinal)",
     1,

@@ -30,8 +30,8 @@ static GENERATIONS: Statement = Statement::lock(
 
 /// Namespaces and generations that are known to exist; they never cease to. They are held until the transaction ends.
 ///
-/// The only writer of an embedded database keeps them from one transaction to the next. Where others write too, their rows
-/// are read, and held, every time.
+/// The only writer of an embedded database keeps them from one transaction to the next. Where others write too, their
+/// rows are read, and held, every time.
 #[derive(Default)]
 pub(super) struct Authority {
     namespaces: HashSet<Namespace>,

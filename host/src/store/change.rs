@@ -5,8 +5,8 @@ use super::stored::values;
 use super::{Store, StoreError};
 use crate::model::names::PackName;
 
-/// What a pack's counters said. Rows are never deleted, so another number of them means that some were stored; another number of
-/// ready ones, that a lane went on or that somebody claimed.
+/// What a pack's counters said. Rows are never deleted, so another number of them means that some were stored; another
+/// number of ready ones, that a lane went on or that somebody claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueMark {
     stored: u64,

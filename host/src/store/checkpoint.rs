@@ -2,8 +2,8 @@
 //!
 //! A commit never does it. A task of its own copies what is in the log, on a connection of its own, while commits go on
 //! (PASSIVE). Under steady load a few frames are always newer than its copy, and the log would grow for ever; so once
-//! nearly all of it is copied it asks the writer to copy the rest, which takes no longer than a large commit, and the next
-//! commit begins the log anew.
+//! nearly all of it is copied it asks the writer to copy the rest, which takes no longer than a large commit, and the
+//! next commit begins the log anew.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What schedulers and executors ask for: claims, renewals, and the Events that are the input. How a claim is decided is in
-//! `claiming`.
+//! What schedulers and executors ask for: claims, renewals, and the Events that are the input. How a claim is decided
+//! is in `claiming`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -41,7 +41,8 @@ pub struct ClaimRequest {
     pub rows_max: u32,
     /// Only rows whose lease ran out; never a fresh one.
     pub stale_only: bool,
-    /// The token that the won rows will carry; fresh for every claim. One that is not wins nothing that another claim has with it.
+    /// The token that the won rows will carry; fresh for every claim. One that is not wins nothing that another claim
+    /// has with it.
     pub lease: LeaseToken,
     /// How long the lease lasts.
     pub lease_duration: Duration,
@@ -69,19 +70,22 @@ pub struct Renewal {
     pub now: Timestamp,
 }
 
-/// Whether a lease that ends at `until` is over at `now`, both in milliseconds: it holds to its last one. Statements say the same, `turn < now`.
+/// Whether a lease that ends at `until` is over at `now`, both in milliseconds: it holds to its last one. Statements
+/// say the same, `turn < now`.
 pub(super) const fn lease_is_over(until: i64, now: i64) -> bool {
     until < now
 }
 
 impl Store {
-    /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones of preferred classes, then the
-    /// others; in each tier by lane ordinal, `run_after`, creation and id. Delayed rows whose time has come are made ready first, a bounded number each time.
+    /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones of preferred classes, then
+    /// the others; in each tier by lane ordinal, `run_after`, creation and id. Delayed rows whose time has come are
+    /// made ready first, a bounded number each time.
     pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, StoreError> {
         self.writer.control(|reply| Control::Claim(request, reply)).await
     }
 
-    /// The rows that are in work under the token of a claim, each with its epoch: what became of one whose answer got lost.
+    /// The rows that are in work under the token of a claim, each with its epoch: what became of one whose answer got
+    /// lost.
     pub async fn claimed_under(&self, request: &ClaimRequest) -> Result<Vec<(WorkItemId, u32)>, StoreError> {
         let mut reader = self.reader().await?;
         let mut claimed = Vec::new();
@@ -117,7 +121,8 @@ impl Store {
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
-    /// Loads those of these Events whose bodies have at most so many bytes, in no particular order. Reads no other body.
+    /// Loads those of these Events whose bodies have at most so many bytes, in no particular order. Reads no other
+    /// body.
     pub async fn load_small_events(&self, ids: &[EventId], body_bytes_max: u32) -> Result<Vec<Event>, StoreError> {
         let mut reader = self.reader().await?;
         let bind = |values: &mut Values, id: EventId| {
@@ -142,8 +147,8 @@ impl Store {
         Ok(sizes.into_iter().collect())
     }
 
-    /// How many rows of `pack` are in work, over all runtimes, as the counters say, and of how many of them the lease had run out
-    /// at `now`: the same cost at any backlog, and a row read for each that is stale.
+    /// How many rows of `pack` are in work, over all runtimes, as the counters say, and of how many of them the lease
+    /// had run out at `now`: the same cost at any backlog, and a row read for each that is stale.
     pub async fn processing_rows(&self, pack: &PackName, now: Timestamp) -> Result<ProcessingRows, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -153,11 +158,12 @@ impl Store {
         Ok(ProcessingRows { rows: row.sum(0)?, stale: row.unsigned(1)? })
     }
 
-    /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a lease that
-    /// runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide what is.
+    /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a
+    /// lease that runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide
+    /// what is.
     ///
-    /// `from` is about now. Where leases go by the database's clock, that one is asked too, and the answer is told by the
-    /// caller's.
+    /// `from` is about now. Where leases go by the database's clock, that one is asked too, and the answer is told by
+    /// the caller's.
     pub async fn next_claimable_at(&self, pack: &PackName, from: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -212,8 +218,8 @@ static SIZES: Statement = Statement::select(
 
 /// A count is the sum over stripes; `SIGNED`, because a sum is a decimal number on some engines.
 ///
-/// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each queue
-/// class. A lease holds to its last millisecond.
+/// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each
+/// queue class. A lease holds to its last millisecond.
 const PROCESSING_ROWS: &str = "\
     SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
     WHERE work_item.pack = scope.pack AND work_item.work_type = scope.work_type \
@@ -224,8 +230,8 @@ const PROCESSING_ROWS: &str = "\
     CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class) \
     FROM work_item_counter WHERE pack = ? AND state = ?";
 
-/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each generation,
-/// work type and state that the counters know, and each queue class.
+/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each
+/// generation, work type and state that the counters know, and each queue class.
 const NEXT_CLAIMABLE: &str = "\
     SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \

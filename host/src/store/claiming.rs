@@ -1,8 +1,9 @@
 //! The claim: one compare-and-swap decides who owns a WorkItem.
 //!
 //! A claim reads, for each generation, work type and queue class that it may take, one short range of the index
-//! `work_item_claim`: the rows whose lease ran out, then the ready ones, by turn. Only heads of lanes are ever in these ranges, so nothing has to
-//! be skipped, and the cost does not depend on how many rows wait, are delayed, or have ended.
+//! `work_item_claim`: the rows whose lease ran out, then the ready ones, by turn. Only heads of lanes are ever in these
+//! ranges, so nothing has to be skipped, and the cost does not depend on how many rows wait, are delayed, or have
+//! ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
 
-/// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed rows is worked off
-/// as fast as it is claimed.
+/// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed
+/// rows is worked off as fast as it is claimed.
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
 /// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
@@ -57,8 +58,8 @@ macro_rules! class_ranges {
     };
 }
 
-/// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements that
-/// a claim pays for.
+/// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements
+/// that a claim pays for.
 pub(super) static CLAIMABLE: Text =
     Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
 
@@ -177,7 +178,8 @@ struct Found {
     due: BTreeSet<(Scope, QueueClass)>,
 }
 
-/// The first rows of each tier over all generations, work types and classes: each range is in order, and they are merged here.
+/// The first rows of each tier over all generations, work types and classes: each range is in order, and they are
+/// merged here.
 async fn look(unit: &mut Unit<'_>, request: &ClaimRequest, rows_max: usize) -> Result<Found, sqlx::Error> {
     let text = CLAIMABLE.of(unit.connection.engine());
     let now = unit.time(request.now).as_millis();
@@ -294,7 +296,8 @@ async fn won(
 }
 
 impl Candidate {
-    /// The row as its new owner knows it. When the lease ends it is told by its own clock, which it read before it asked.
+    /// The row as its new owner knows it. When the lease ends it is told by its own clock, which it read before it
+    /// asked.
     fn claimed(self, grant: Grant) -> ClaimedWorkItem {
         ClaimedWorkItem {
             id: self.id,

@@ -1,6 +1,6 @@
-//! Confirmation, while hosts run: whether the database is one that claims can be made in. What is found out is one of three things,
-//! and they are never mixed up: it is as it must be; it is confirmed to be otherwise, which is a *gap*; or it could not be found
-//! out, which is an error and says nothing.
+//! Confirmation, while hosts run: whether the database is one that claims can be made in. What is found out is one of
+//! three things, and they are never mixed up: it is as it must be; it is confirmed to be otherwise, which is a *gap*;
+//! or it could not be found out, which is an error and says nothing.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ const LOOKED_ORDINALS_MAX: i64 = 20_000;
 /// However slow the database is, a look goes so far.
 const LOOKED_ORDINALS_MIN: i64 = 500;
 
-/// Events that one look goes over again of those that were confirmed before: what lost its WorkItem later is found in time.
+/// Events that one look goes over again of those that were confirmed before: what lost its WorkItem later is found in
+/// time.
 const RECHECKED_ORDINALS: i64 = 256;
 
 /// Events of one pack without a WorkItem that are remembered.
@@ -183,8 +184,8 @@ const MARKED: &str = "SELECT ordinal FROM coverage_mark WHERE id = ?";
 static MARK: Statement = Statement::insert("coverage_mark (id, ordinal)", 2, Conflict::Set("id", "ordinal"));
 
 impl Store {
-    /// Whether claims can be made in this database, as far as that does not depend on what it holds. `None`: nothing stands in
-    /// the way.
+    /// Whether claims can be made in this database, as far as that does not depend on what it holds. `None`: nothing
+    /// stands in the way.
     pub async fn confirm_claims(&self) -> Result<Option<Gap>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -217,8 +218,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Looks over the next Events for those without a WorkItem, and over those again that were found before. Bounded: with a
-    /// large number of Events, one look is not the last.
+    /// Looks over the next Events for those without a WorkItem, and over those again that were found before. Bounded:
+    /// with a large number of Events, one look is not the last.
     pub async fn confirm_coverage(&self, watch: &CoverageWatch) -> Result<CoverageWatch, StoreError> {
         let mut watch = watch.clone();
         let mut reader = self.reader().await?;

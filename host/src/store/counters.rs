@@ -1,5 +1,5 @@
-//! The counters against the rows that they count, scope by scope. They are the same, unless something went wrong or somebody
-//! wrote to the database by hand: each transaction counts what it moves.
+//! The counters against the rows that they count, scope by scope. They are the same, unless something went wrong or
+//! somebody wrote to the database by hand: each transaction counts what it moves.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS};
 use super::{Store, StoreError};
 use crate::env;
 
-/// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may lack one of two
-/// transactions that ended while it was taken.
+/// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may
+/// lack one of two transactions that ended while it was taken.
 const LOOKS: u32 = 3;
 
 /// The pause between two looks.
@@ -74,8 +74,8 @@ pub(super) async fn miscounts(connection: &mut Connection<'_>) -> Result<Vec<Mis
 
 /// Has the counters say what the rows say, also while hosts use the database. Returns what was wrong.
 ///
-/// Every transaction that moves a row writes its counter, at its end. With all counters held nobody is between the two, and what is
-/// seen from then on is of one moment.
+/// Every transaction that moves a row writes its counter, at its end. With all counters held nobody is between the two,
+/// and what is seen from then on is of one moment.
 pub(super) async fn recount(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, StoreError> {
     if miscounts(connection).await?.is_empty() {
         return Ok(Vec::new());

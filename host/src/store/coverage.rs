@@ -1,8 +1,8 @@
 //! Coverage: whether every Event has the WorkItem that works it off. One that has none, from a time before there were
 //! WorkItems, is found by no claim: it is reported, and repaired.
 //!
-//! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is there
-//! then. So it may run beside hosts that share the database.
+//! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is
+//! there then. So it may run beside hosts that share the database.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -122,7 +122,8 @@ pub(super) async fn gap(connection: &mut Connection<'_>) -> Result<CoverageGap, 
     Ok(gap)
 }
 
-/// Makes the WorkItems that Events lack, a bounded number in each transaction, by the rules of the generation that admitted them.
+/// Makes the WorkItems that Events lack, a bounded number in each transaction, by the rules of the generation that
+/// admitted them.
 pub(super) async fn repair(
     connection: &mut Connection<'_>,
     env: &Env,

@@ -1,5 +1,5 @@
-//! What the two engines say differently. Statements are written once, in the words that both understand, and rendered here
-//! for the engine that they are for.
+//! What the two engines say differently. Statements are written once, in the words that both understand, and rendered
+//! here for the engine that they are for.
 //!
 //! | | SQLite | MySQL family |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | a row that is there already | `ON CONFLICT` | `ON DUPLICATE KEY UPDATE` |
 //! | a read that holds what it read | the one writer holds all | `FOR UPDATE`, `LOCK IN SHARE MODE` |
 //!
-//! Neither `RETURNING` nor `SKIP LOCKED`, `CHECK` or partial indexes are relied on where the MySQL protocol is spoken: some
-//! servers accept them and do nothing.
+//! Neither `RETURNING` nor `SKIP LOCKED`, `CHECK` or partial indexes are relied on where the MySQL protocol is spoken:
+//! some servers accept them and do nothing.
 
 /// The database that a statement is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,18 +193,21 @@ fn repeated(row: &str, size: usize) -> String {
 
 /// Whether a transaction was undone because another one was in its way: doing it again may succeed.
 ///
-/// Codes of MariaDB and MySQL: 1020 a snapshot that is stale, 1062 a key that another one took, 1205 a lock that was not had in
-/// time, 1213 a deadlock. Of TiDB: 8002, 8022, 8028, 9007, a commit that lost, or a schema that changed under it.
+/// Codes of MariaDB and MySQL: 1020 a snapshot that is stale, 1062 a key that another one took, 1205 a lock that was
+/// not had in time, 1213 a deadlock. Of TiDB: 8002, 8022, 8028, 9007, a commit that lost, or a schema that changed
+/// under it.
 pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     const CODES: [u16; 8] = [1020, 1062, 1205, 1213, 8002, 8022, 8028, 9007];
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().is_some_and(|error| CODES.contains(&error.number()))
 }
 
-/// Whether one request of many is to blame: what it brings does not fit into a row, or it is about a row that does not say what it should.
+/// Whether one request of many is to blame: what it brings does not fit into a row, or it is about a row that does not
+/// say what it should.
 ///
-/// Codes of MariaDB and MySQL: 1048 nothing where something must be, 1153 more than a packet, 1264 and 1690 a number that is too large,
-/// 1366 a text that is none, 1406 one that is too long. Of SQLite: 18 too big, 19 a constraint, 20 another type.
+/// Codes of MariaDB and MySQL: 1048 nothing where something must be, 1153 more than a packet, 1264 and 1690 a number
+/// that is too large, 1366 a text that is none, 1406 one that is too long. Of SQLite: 18 too big, 19 a constraint, 20
+/// another type.
 pub(super) fn is_of_a_request(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::AnyDriverError(_) => true,
@@ -229,7 +232,8 @@ pub(super) fn is_unstorable(error: &sqlx::Error) -> bool {
 
 /// Whether a statement names a table or a column that is not there.
 ///
-/// MariaDB and MySQL: 1054 a column, 1146 a table. SQLite has one code for all that is wrong with a statement, and says what.
+/// MariaDB and MySQL: 1054 a column, 1146 a table. SQLite has one code for all that is wrong with a statement, and says
+/// what.
 pub(super) fn is_missing(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
@@ -238,8 +242,8 @@ pub(super) fn is_missing(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether a server does not let this user do it, whatever it was: 1142 and 1143 a right on a table or a column that the user lacks,
-/// 1290 and 1836 a server that takes no writes.
+/// Whether a server does not let this user do it, whatever it was: 1142 and 1143 a right on a table or a column that
+/// the user lacks, 1290 and 1836 a server that takes no writes.
 pub(super) fn is_forbidden(error: &sqlx::Error) -> bool {
     const CODES: [u16; 4] = [1142, 1143, 1290, 1836];
     let sqlx::Error::Database(error) = error else { return false };

@@ -1,8 +1,9 @@
 //! Draining: what still refers to a generation is moved to another one, or ends as dead.
 //!
 //! Invariants:
-//! - Work that runs is left alone: it ends on the generation that it runs on. A row whose lease has run out is no longer
-//!   running, and is taken; whoever held it finds it gone if it ended, and is fenced by the next claim if it moved.
+//! - Work that runs is left alone: it ends on the generation that it runs on. A row whose lease has run out is no
+//!   longer running, and is taken; whoever held it finds it gone if it ended, and is fenced by the next claim if it
+//!   moved.
 //! - A row that moves keeps its place in its lane, its attempts and its failures. The Event is not written.
 //! - Every transaction takes a bounded number of rows; so does one call.
 //!

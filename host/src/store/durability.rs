@@ -1,16 +1,16 @@
 //! Making the embedded database's commits durable, while the writer is at its next transaction.
 //!
-//! With `synchronous=FULL` SQLite syncs its log within the commit, and the writer waits for the disk a third of its time. The
-//! promise is the same here, kept by somebody else: a commit writes the log, and a thread of its own syncs the log and then
-//! answers. What was committed meanwhile shares the next sync.
+//! With `synchronous=FULL` SQLite syncs its log within the commit, and the writer waits for the disk a third of its
+//! time. The promise is the same here, kept by somebody else: a commit writes the log, and a thread of its own syncs
+//! the log and then answers. What was committed meanwhile shares the next sync.
 //!
 //! A server makes its commits durable itself: what it committed is answered at once.
 //!
 //! Invariants:
-//! - Nobody is answered, and nobody woken, before the log is on disk up to and including his commit. A log is read from its
-//!   beginning up to the first damage, so nothing that came before is missing either.
-//! - Once a sync has failed, the system may show a log that the disk does not have. Every write fails from then on, until
-//!   the store is opened anew and reads what there is.
+//! - Nobody is answered, and nobody woken, before the log is on disk up to and including his commit. A log is read from
+//!   its beginning up to the first damage, so nothing that came before is missing either.
+//! - Once a sync has failed, the system may show a log that the disk does not have. Every write fails from then on,
+//!   until the store is opened anew and reads what there is.
 
 use std::fs::File;
 use std::io;
@@ -88,8 +88,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log beside a database that a connection has open. It is opened a second time here, which is harmless: SQLite locks
-    /// the database and not its log.
+    /// The log beside a database that a connection has open. It is opened a second time here, which is harmless: SQLite
+    /// locks the database and not its log.
     pub(super) fn beside(database: &Path) -> io::Result<Self> {
         let mut path = database.as_os_str().to_owned();
         path.push("-wal");

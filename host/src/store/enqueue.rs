@@ -29,8 +29,8 @@ pub struct Delivery {
     pub headers: Vec<Header>,
     /// When it was admitted.
     pub received_at: Timestamp,
-    /// The order that its route keeps: by source, its events stand in the lanes of their sources; by delivery, in that of the
-    /// route as well.
+    /// The order that its route keeps: by source, its events stand in the lanes of their sources; by delivery, in that
+    /// of the route as well.
     pub ordering: Ordering,
     /// Whether later events of a source make earlier ones superfluous that still wait.
     pub coalescing: Coalescing,
@@ -45,8 +45,8 @@ pub struct NewEvent {
     pub id: EventId,
     /// The WorkItem's identity, if the Event is new.
     pub work_item_id: WorkItemId,
-    /// What names the delivery; unique in namespace and route. It ends in no space, nor does `source_key`: some databases compare
-    /// texts without them.
+    /// What names the delivery; unique in namespace and route. It ends in no space, nor does `source_key`: some
+    /// databases compare texts without them.
     pub delivery_key: String,
     /// The source whose lane it stands in, if its route orders by source, or by delivery and source.
     pub source_key: Option<String>,

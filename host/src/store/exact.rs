@@ -1,8 +1,8 @@
-//! Exact statistics: the rows themselves, judged as a claim judges them: by due time, lease, the heads of lanes and the activation of
-//! projections. Their cost grows with the tables.
+//! Exact statistics: the rows themselves, judged as a claim judges them: by due time, lease, the heads of lanes and the
+//! activation of projections. Their cost grows with the tables.
 //!
-//! An Event is spoken for by the WorkItem that its delivery brought, and only by that one; one that has none is counted for itself. A replay
-//! is a WorkItem of its own.
+//! An Event is spoken for by the WorkItem that its delivery brought, and only by that one; one that has none is counted
+//! for itself. A replay is a WorkItem of its own.
 
 use super::stats::Stats;
 use super::stored::values;

@@ -1,5 +1,5 @@
-//! Examination: what a database says of itself while no host of this process has it open. Changes nothing, but for the row
-//! of its own by which it watches a server (`behaviour`).
+//! Examination: what a database says of itself while no host of this process has it open. Changes nothing, but for the
+//! row of its own by which it watches a server (`behaviour`).
 
 use std::path::Path;
 
@@ -78,7 +78,8 @@ pub struct ServerFacts {
 pub struct Behaviour {
     /// Whether a shared lock keeps writers off; else exclusive ones are taken.
     pub shares_locks: bool,
-    /// Whether it ends a transaction of which it hears nothing, when told to: what a host held that vanished is then soon free.
+    /// Whether it ends a transaction of which it hears nothing, when told to: what a host held that vanished is then
+    /// soon free.
     pub ends_idle_transactions: bool,
 }
 
@@ -116,8 +117,8 @@ pub(super) async fn repair_contents(
     Ok(Repair { coverage, recounted: counters::recount(connection).await? })
 }
 
-/// Makes the WorkItems that Events lack, and has the counters say what the rows say: in the database of `url`, also while hosts use it, or else in the one in the
-/// directory `data`. The schema is up to date.
+/// Makes the WorkItems that Events lack, and has the counters say what the rows say: in the database of `url`, also
+/// while hosts use it, or else in the one in the directory `data`. The schema is up to date.
 pub async fn repair(
     data: &Path,
     url: Option<&DatabaseUrl>,

@@ -1,5 +1,5 @@
-//! Which file a path names. A file that was moved away or replaced under the running host still takes writes, but nobody
-//! would ever read them again.
+//! Which file a path names. A file that was moved away or replaced under the running host still takes writes, but
+//! nobody would ever read them again.
 
 use std::path::Path;
 

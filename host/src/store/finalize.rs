@@ -1,7 +1,8 @@
-//! Finalization: what executions came to, the promotion in their lanes and the messages they emitted, in one transaction.
+//! Finalization: what executions came to, the promotion in their lanes and the messages they emitted, in one
+//! transaction.
 //!
-//! Invariant: a row changes only for the caller that holds it. State, token and epoch are compared in memory, where they
-//! decide, and repeated in the statement that writes.
+//! Invariant: a row changes only for the caller that holds it. State, token and epoch are compared in memory, where
+//! they decide, and repeated in the statement that writes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -152,7 +153,8 @@ pub(super) async fn finish(
     Ok((answers, emitted))
 }
 
-/// Writes the ends, and lets lanes go on. Returns the successors that were claimed, with the finishes that they go with.
+/// Writes the ends, and lets lanes go on. Returns the successors that were claimed, with the finishes that they go
+/// with.
 async fn write(
     unit: &mut Unit<'_>,
     mut ends: Vec<End>,

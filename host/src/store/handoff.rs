@@ -1,10 +1,11 @@
-//! Handoff: whoever ends a WorkItem of a route that coalesces goes on with the latest one of the same source, claimed in the
-//! transaction that ends the first; those between the two are superseded.
+//! Handoff: whoever ends a WorkItem of a route that coalesces goes on with the latest one of the same source, claimed
+//! in the transaction that ends the first; those between the two are superseded.
 //!
 //! Invariants:
-//! - The end, the supersession and the claim stand or fall together: if the successor cannot be claimed, nothing is ended.
-//! - Only WorkItems of the same route and generation are superseded, up to the first that is another: that is a different matter,
-//!   and keeps its place.
+//! - The end, the supersession and the claim stand or fall together: if the successor cannot be claimed, nothing is
+//!   ended.
+//! - Only WorkItems of the same route and generation are superseded, up to the first that is another: that is a
+//!   different matter, and keeps its place.
 //! - Who coalesces stands in the lane of its source only. Strict delivery order knows no latest.
 
 use super::claiming::{self, Candidate, Grant};
@@ -40,8 +41,8 @@ pub(super) struct Latest {
     grant: Grant,
 }
 
-/// The first who wait in the lane of a source: no more are superseded at once (64). They are not locked: who coalesces waits in this lane only,
-/// which is held, so nobody else changes such a row.
+/// The first who wait in the lane of a source: no more are superseded at once (64). They are not locked: who coalesces
+/// waits in this lane only, which is held, so nobody else changes such a row.
 pub(super) const WAITING: &str = "\
     SELECT ordinal, id, event_id, namespace, pack, work_type, generation, queue_class, lane_ordinal, epoch, attempt, \
     failures, coalesces FROM work_item WHERE waiting_source = ? ORDER BY lane_ordinal LIMIT 64";
@@ -60,8 +61,8 @@ struct Waiting {
     coalesces: Option<String>,
 }
 
-/// Supersedes all but the latest of those who wait behind these heads, and returns the latest ones. Their lanes have yet to go
-/// on, and are held.
+/// Supersedes all but the latest of those who wait behind these heads, and returns the latest ones. Their lanes have
+/// yet to go on, and are held.
 pub(super) async fn supersede(unit: &mut Unit<'_>, handoffs: Vec<Handoff>) -> Result<Vec<Latest>, sqlx::Error> {
     let lanes: HeldLanes = handoffs.iter().map(Handoff::lane).collect();
     lane::hold(unit, &lanes).await?;

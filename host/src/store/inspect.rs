@@ -56,8 +56,8 @@ pub struct EventFilter {
     pub pack: Option<PackName>,
     /// Of this route.
     pub route: Option<RouteName>,
-    /// Whose WorkItem, the one that its delivery brought, stands in this state. `Dead` is about the last replay instead: an
-    /// event is found as long as nobody ran again what died.
+    /// Whose WorkItem, the one that its delivery brought, stands in this state. `Dead` is about the last replay
+    /// instead: an event is found as long as nobody ran again what died.
     pub state: Option<WorkState>,
 }
 

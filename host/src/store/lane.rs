@@ -1,13 +1,13 @@
-//! The rows of WorkItem lanes. A lane's row hands out places and names the head, and both enqueue and completion go through
-//! it, so that "the lane looks busy, wait" and "nobody waits, done" cannot pass each other. What becomes of a lane is decided in
-//! [`crate::model::lane`]; here it is read, held and written.
+//! The rows of WorkItem lanes. A lane's row hands out places and names the head, and both enqueue and completion go
+//! through it, so that "the lane looks busy, wait" and "nobody waits, done" cannot pass each other. What becomes of a
+//! lane is decided in [`crate::model::lane`]; here it is read, held and written.
 //!
 //! Invariants:
-//! - Whoever changes a lane, or who stands in it, holds its row. Of lanes that are held together, those of routes come first, then those of
-//!   sources. A transaction that holds some, and then others (`handoff`, `sweep`, `replay`), may meet another one that does the same the
-//!   other way round: one of them is done again.
-//! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who holds
-//!   that: its own row is held while its blockers are counted down.
+//! - Whoever changes a lane, or who stands in it, holds its row. Of lanes that are held together, those of routes come
+//!   first, then those of sources. A transaction that holds some, and then others (`handoff`, `sweep`, `replay`), may
+//!   meet another one that does the same the other way round: one of them is done again.
+//! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who
+//!   holds that: its own row is held while its blockers are counted down.
 //! - An item that left its lanes (their ids are null) neither holds nor waits for anybody.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -112,8 +112,8 @@ static HEADS: Statement = Statement::lock(
     Lock::Update,
 );
 
-/// The first of those who wait in each lane. Whoever waits in a lane that is held goes on waiting; but its row may be held by
-/// somebody who promotes it in its other lane, and what it says counts after that.
+/// The first of those who wait in each lane. Whoever waits in a lane that is held goes on waiting; but its row may be
+/// held by somebody who promotes it in its other lane, and what it says counts after that.
 macro_rules! successors {
     ($waiting:literal) => {
         concat!(
@@ -172,8 +172,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Takes the next place in all of an item's lanes, at most one of each kind. Who is alone in them is their head, and
-    /// `ready`.
+    /// Takes the next place in all of an item's lanes, at most one of each kind. Who is alone in them is their head,
+    /// and `ready`.
     pub(super) fn append(&mut self, unit: &mut Unit<'_>, keys: Vec<LaneKey>, item: i64, now: Timestamp) -> Place {
         let known = keys.iter().filter_map(|key| self.stored.get(key));
         let last = known.map(|stored| stored.lane.last).max().unwrap_or(0);
@@ -247,9 +247,9 @@ fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
     Ok((key, Stored { id: row.value(4)?, lane, new: false, changed: false }))
 }
 
-/// Loads and holds lanes where others write too. A lane's id never changes, so it may be read without a lock; the row is then held by
-/// its id, in the order in which everybody holds lanes. Whoever held one by its key would hold the key first and wait for the row, while
-/// somebody who has the row waits for the key.
+/// Loads and holds lanes where others write too. A lane's id never changes, so it may be read without a lock; the row
+/// is then held by its id, in the order in which everybody holds lanes. Whoever held one by its key would hold the key
+/// first and wait for the row, while somebody who has the row waits for the key.
 async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<(LaneKey, Stored)>, sqlx::Error> {
     let seen = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
     let lanes: HeldLanes = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
@@ -262,8 +262,8 @@ async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<
     Ok(loaded)
 }
 
-/// Stores lanes, empty, that nobody was seen to have stored. Waiting for a row to come into being would keep others from storing
-/// lanes beside it; so each is there before it is locked.
+/// Stores lanes, empty, that nobody was seen to have stored. Waiting for a row to come into being would keep others
+/// from storing lanes beside it; so each is there before it is locked.
 async fn create(unit: &mut Unit<'_>, missing: Vec<LaneKey>) -> Result<(), sqlx::Error> {
     let missing = missing.into_iter().map(|key| (unit.sequences.lane(), key)).collect();
     CREATE
@@ -331,7 +331,8 @@ pub(super) async fn advance(unit: &mut Unit<'_>, left: impl IntoIterator<Item = 
     set_heads(unit, lanes.map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
 }
 
-/// Lets lanes go on that these items stood in, each with its ordinal, wherever they stood: only a head's going moves a lane.
+/// Lets lanes go on that these items stood in, each with its ordinal, wherever they stood: only a head's going moves a
+/// lane.
 pub(super) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
     let lanes: HeldLanes = left.iter().map(|(_, lanes)| *lanes).collect();
     let ids = lanes.delivery.into_iter().chain(lanes.source).collect();

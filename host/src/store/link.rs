@@ -132,8 +132,8 @@ impl Link {
         database_now(&mut connection, lease_time).await
     }
 
-    /// Folds the rest of the embedded database's log into it. Nobody writes meanwhile, so the next transaction begins a new
-    /// log.
+    /// Folds the rest of the embedded database's log into it. Nobody writes meanwhile, so the next transaction begins a
+    /// new log.
     pub(super) async fn restart_log(&mut self) -> Result<(), sqlx::Error> {
         match &mut self.database {
             Database::File { connection, .. } => checkpoint::finish(connection).await,

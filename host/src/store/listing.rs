@@ -1,8 +1,8 @@
 //! Listings, newest first, page by page.
 //!
-//! A page walks down the ordinals from where the last one ended. It looks at no more than [`SCAN_ROWS_MAX`] rows, whatever
-//! the filter: where hardly a row fits a filter that no index serves, a page may hold fewer rows than asked for, or none,
-//! and still says where the next one begins.
+//! A page walks down the ordinals from where the last one ended. It looks at no more than [`SCAN_ROWS_MAX`] rows,
+//! whatever the filter: where hardly a row fits a filter that no index serves, a page may hold fewer rows than asked
+//! for, or none, and still says where the next one begins.
 
 use super::connection::{Connection, Row};
 use super::dialect::select;
@@ -104,8 +104,8 @@ enum Table {
 }
 
 impl Table {
-    /// The ordinal that a page begins below: just above the row that comes next, whatever gap lies before it, so that every
-    /// page looks at a row at least. `None` if no row comes, or if there is no row that the page could follow.
+    /// The ordinal that a page begins below: just above the row that comes next, whatever gap lies before it, so that
+    /// every page looks at a row at least. `None` if no row comes, or if there is no row that the page could follow.
     async fn before(
         self,
         connection: &mut Connection<'_>,

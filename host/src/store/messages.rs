@@ -167,9 +167,10 @@ pub enum Rescheduled {
 impl Store {
     /// A page of a shard's feed behind `after`. A rebuild reads it from 0 with `nonterminal_only`.
     ///
-    /// The end is read first, and nothing behind it is taken: a server's snapshot may lack a transaction and hold one that
-    /// waited for it (`ARCHITECTURE.md`, "What a snapshot shows"). Whoever went on behind the later one would never see the earlier. What an
-    /// end that was seen stands behind has ended, and a snapshot taken afterwards holds it.
+    /// The end is read first, and nothing behind it is taken: a server's snapshot may lack a transaction and hold one
+    /// that waited for it (`ARCHITECTURE.md`, "What a snapshot shows"). Whoever went on behind the later one would
+    /// never see the earlier. What an end that was seen stands behind has ended, and a snapshot taken afterwards holds
+    /// it.
     pub async fn feed(
         &self,
         shard: ShardId,
@@ -206,8 +207,8 @@ impl Store {
         self.settled(end).await
     }
 
-    /// What was read, once it is durable. A shard's index is built on it: it would be ahead of the store if it held what the
-    /// store loses with the machine.
+    /// What was read, once it is durable. A shard's index is built on it: it would be ahead of the store if it held
+    /// what the store loses with the machine.
     async fn settled<T>(&self, read: T) -> Result<T, StoreError> {
         self.writer.durable().await?;
         Ok(read)
@@ -301,7 +302,8 @@ impl Store {
         self.writer.control(|reply| Control::Reschedule(request, reply)).await
     }
 
-    /// As [`Store::reschedule`], to so long after it is moved: by the database's time where runtimes share it, else after `now`.
+    /// As [`Store::reschedule`], to so long after it is moved: by the database's time where runtimes share it, else
+    /// after `now`.
     pub async fn delay(&self, id: MessageId, delay: Duration, now: Timestamp) -> Result<Rescheduled, StoreError> {
         let request = Reschedule { id, to: RescheduleTo::After { delay, now } };
         self.writer.control(|reply| Control::Reschedule(request, reply)).await

@@ -1,8 +1,8 @@
 //! The store: the only truth, and the only user of sqlx.
 //!
-//! Every write goes through one writer task. It takes what has arrived while it was at its last transaction, applies it in
-//! one, commits, and has all of it answered once that is durable: group commit with no timer. Reads that do not decide
-//! anything go through a pool of their own.
+//! Every write goes through one writer task. It takes what has arrived while it was at its last transaction, applies it
+//! in one, commits, and has all of it answered once that is durable: group commit with no timer. Reads that do not
+//! decide anything go through a pool of their own.
 //!
 //! Invariants:
 //! - A method that writes resolves after its commit is durable (SQLite: its log is synced), or with an error that says
@@ -191,8 +191,8 @@ pub struct Store {
 impl Store {
     /// Opens or creates the store, takes the directory's lock and brings the schema up to date.
     ///
-    /// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, if the
-    /// database is not a healthy one, or if `shards` differs from what it was created with.
+    /// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, if
+    /// the database is not a healthy one, or if `shards` differs from what it was created with.
     pub async fn open(options: StoreOptions, env: Env) -> Result<Self, StoreError> {
         let directory = Directory::lock(&options.data)?;
         match &options.database_url {
@@ -228,8 +228,8 @@ impl Store {
         Ok(Self { writer, readers, shards, lease_time, packet_bytes: Some(server.packet_bytes()) })
     }
 
-    /// The largest packet that the database server takes, if there is one: what a row brings and [`PACKET_MARGIN_BYTES`] has to go into
-    /// one.
+    /// The largest packet that the database server takes, if there is one: what a row brings and
+    /// [`PACKET_MARGIN_BYTES`] has to go into one.
     pub fn packet_bytes(&self) -> Option<u64> {
         self.packet_bytes
     }
@@ -282,8 +282,8 @@ impl Store {
         Ok(self.readers.acquire().await?)
     }
 
-    /// A read that others wait behind: it ends in time, and its connection with it if there is no answer by then. A server
-    /// that is gone without a word would else be waited for as long as TCP does.
+    /// A read that others wait behind: it ends in time, and its connection with it if there is no answer by then. A
+    /// server that is gone without a word would else be waited for as long as TCP does.
     async fn bounded<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let late = |_| Err(StoreError::Unavailable("the database did not answer a read in time".to_owned()));
         // Once for the connection, and once for what it says.

@@ -121,11 +121,11 @@ impl Store {
         self.writer.control(|reply| Control::EnsureNamespaces(names, now, reply)).await
     }
 
-    /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest is
-    /// already installed keeps its number.
+    /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest
+    /// is already installed keeps its number.
     ///
-    /// After a crash in between, nothing refers to the chunks: the same installation uses them, or a later one of any pack
-    /// removes them.
+    /// After a crash in between, nothing refers to the chunks: the same installation uses them, or a later one of any
+    /// pack removes them.
     pub async fn install_pack(
         &self,
         pack: &PackName,
@@ -147,8 +147,8 @@ impl Store {
         self.writer.control(|reply| Control::Install(installation, reply)).await
     }
 
-    /// Makes a generation the active one of its pack, or none (`None`): new events are admitted under it from the commit on.
-    /// With `expected`, only if the active one is that.
+    /// Makes a generation the active one of its pack, or none (`None`): new events are admitted under it from the
+    /// commit on. With `expected`, only if the active one is that.
     pub async fn activate(
         &self,
         pack: &PackName,
@@ -272,9 +272,9 @@ macro_rules! generation_columns {
 const ACTIONS: &str = "\
     SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
 
-/// Active generations, and those with WorkItems that may be claimed now or later (1, 2, 3), or with actions that wait. The rows are
-/// asked and not the counters: what is not served is not worked off. Blocked rows (0) have a head, which brings them in. A
-/// subquery with a limit is asked for each generation, and never made a table of.
+/// Active generations, and those with WorkItems that may be claimed now or later (1, 2, 3), or with actions that wait.
+/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows (0) have a head, which
+/// brings them in. A subquery with a limit is asked for each generation, and never made a table of.
 pub(super) const SERVING: &str = "\
     SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \

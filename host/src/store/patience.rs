@@ -1,20 +1,22 @@
 //! How long a transaction in a shared database may take, and wait for others.
 //!
-//! All of it is shorter than a lease: while the writer is at one transaction, the renewals of all packs and shards wait behind it.
+//! All of it is shorter than a lease: while the writer is at one transaction, the renewals of all packs and shards wait
+//! behind it.
 
 use std::time::Duration;
 
 /// How long a transaction in a shared database may take, and wait for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// How long a statement waits for a row that another transaction has, before its transaction is done again; whole seconds.
+    /// How long a statement waits for a row that another transaction has, before its transaction is done again; whole
+    /// seconds.
     pub lock_wait: Duration,
     /// How long one attempt at a transaction may take. Longer, and the server is taken for gone.
     pub attempt: Duration,
     /// How long all attempts at a transaction may take together.
     pub attempts: Duration,
-    /// After how long the server is to end a transaction of which it hears nothing, where it does that; whole seconds. `None`: as the
-    /// server has it.
+    /// After how long the server is to end a transaction of which it hears nothing, where it does that; whole seconds.
+    /// `None`: as the server has it.
     pub idle: Option<Duration>,
 }
 

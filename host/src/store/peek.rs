@@ -165,7 +165,8 @@ impl PeekedItem {
 }
 
 impl Standing {
-    /// Its tier, and its place in it: what is due takes the place of its lane ordinal, as if it had been ready all along.
+    /// Its tier, and its place in it: what is due takes the place of its lane ordinal, as if it had been ready all
+    /// along.
     fn place(self, lane_ordinal: i64) -> (u8, i64) {
         match self {
             Standing::Stale { since } => (0, since.as_millis()),

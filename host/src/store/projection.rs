@@ -1,6 +1,6 @@
-//! Source projections: of all events that came about a source by one route, one WorkItem at a time stands for it. It is the
-//! *active generation*; what comes meanwhile is its queued successor, and there is one at most, because each that comes supersedes
-//! the one before it.
+//! Source projections: of all events that came about a source by one route, one WorkItem at a time stands for it. It is
+//! the *active generation*; what comes meanwhile is its queued successor, and there is one at most, because each that
+//! comes supersedes the one before it.
 //!
 //! ```text
 //!   enqueue ──> nobody is active ──> active: ready, in work, delayed
@@ -9,15 +9,16 @@
 //!                             └── another one comes ──> done, ignored: superseded
 //! ```
 //!
-//! A projection's line is a lane of its own kind, so that enqueue and end meet over its row like those of any other lane, the sweep
-//! finds a successor that nobody activated, and a queued one holds up nobody but what comes after it in its own projection. What is
-//! said here is who is superseded; who is promoted is said in `lane`.
+//! A projection's line is a lane of its own kind, so that enqueue and end meet over its row like those of any other
+//! lane, the sweep finds a successor that nobody activated, and a queued one holds up nobody but what comes after it in
+//! its own projection. What is said here is who is superseded; who is promoted is said in `lane`.
 //!
 //! Invariants:
-//! - `projection_key` says that a row is a generation, and never changes. `projection_active_key` is set with the state in which it
-//!   may be claimed, and cleared with the end that lets its successor go on; a claim's own statement asks for it.
-//! - Only a queued generation is superseded, by a later one of the same line, in the transaction that stores that one. A replay
-//!   stands in the line too, but somebody asked for it: it is no generation, and nothing supersedes it.
+//! - `projection_key` says that a row is a generation, and never changes. `projection_active_key` is set with the state
+//!   in which it may be claimed, and cleared with the end that lets its successor go on; a claim's own statement asks
+//!   for it.
+//! - Only a queued generation is superseded, by a later one of the same line, in the transaction that stores that one.
+//!   A replay stands in the line too, but somebody asked for it: it is no generation, and nothing supersedes it.
 
 use std::collections::BTreeMap;
 

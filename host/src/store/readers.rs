@@ -71,8 +71,8 @@ impl Reader {
         }
     }
 
-    /// From here on the connection is closed if this is dropped: whoever asks may stop waiting, and a connection whose server
-    /// has silently gone would be waited for by whoever has it next.
+    /// From here on the connection is closed if this is dropped: whoever asks may stop waiting, and a connection whose
+    /// server has silently gone would be waited for by whoever has it next.
     pub(super) fn in_doubt(mut self) -> Self {
         self.in_doubt = true;
         self

@@ -1,8 +1,8 @@
 //! Replay: a finished WorkItem is run again, as exactly one child on the same Event.
 //!
 //! Invariants:
-//! - The parent's `replayed_at` is reserved by compare-and-swap in the transaction that stores the child, so that whoever
-//!   asks second is told of the first one's child.
+//! - The parent's `replayed_at` is reserved by compare-and-swap in the transaction that stores the child, so that
+//!   whoever asks second is told of the first one's child.
 //! - The Event is read and never written. One that the older protocol replayed gets no child here.
 //! - A child is a WorkItem like any other: it waits its turn at the end of its lane, and can be replayed in its turn.
 //!
@@ -60,8 +60,8 @@ impl Store {
     }
 }
 
-/// The ordinal of a replay, and of what is no delivery's at all: below 0, where no delivery's WorkItem is, with the work type
-/// in its low bits as everywhere.
+/// The ordinal of a replay, and of what is no delivery's at all: below 0, where no delivery's WorkItem is, with the
+/// work type in its low bits as everywhere.
 pub(super) fn ordinal(number: i64, work_type: WorkType) -> i64 {
     work_type_code(work_type) - number * WORK_TYPES_PER_EVENT
 }
@@ -71,8 +71,8 @@ pub(super) fn is_replay(ordinal: i64) -> bool {
     ordinal < 0
 }
 
-/// Which Events WorkItems are about, and whether the WorkItem that an Event's delivery brought is a generation of a projection: then so
-/// stand all its replays in the projection's line. Neither ever changes.
+/// Which Events WorkItems are about, and whether the WorkItem that an Event's delivery brought is a generation of a
+/// projection: then so stand all its replays in the projection's line. Neither ever changes.
 static EVENTS_OF: Statement = Statement::select(
     "(id)",
     1,

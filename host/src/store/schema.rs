@@ -15,7 +15,8 @@ use super::server::{self, DatabaseUrl};
 /// The database, in the data directory.
 const DATABASE_FILE: &str = "forebay.sqlite";
 
-/// The lock, in the data directory. A file of its own: closing any handle to the database file would drop SQLite's locks.
+/// The lock, in the data directory. A file of its own: closing any handle to the database file would drop SQLite's
+/// locks.
 const LOCK_FILE: &str = "forebay.lock";
 
 /// Of a data directory that is made: readable and writable by the host's user only.
@@ -34,7 +35,8 @@ const WRITER_BUSY_MAX: Duration = Duration::from_secs(1);
 /// How long a reader waits: WAL readers wait for next to nothing.
 const READER_BUSY_MAX: Duration = Duration::from_secs(1);
 
-/// Of a database that is made: a body of some kilobytes has a page of its own, where one half as large needs a chain of them.
+/// Of a database that is made: a body of some kilobytes has a page of its own, where one half as large needs a chain of
+/// them.
 const PAGE_BYTES: u32 = 8 * 1024;
 
 /// Prepared statements kept a connection: more than there are texts.
@@ -64,11 +66,12 @@ pub fn is_missing(data: &Path) -> bool {
     is_absent(DATABASE_FILE) || is_empty(DATABASE_FILE) && (is_absent(&log) || is_empty(&log))
 }
 
-/// Brings the schema of the store up to date: that of the database of `url`, or else of the one in the directory `data`.
+/// Brings the schema of the store up to date: that of the database of `url`, or else of the one in the directory
+/// `data`.
 ///
 /// A server's database may be new; a directory must hold a database, for one that was mistyped is to stay what it is.
-/// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, or if the
-/// database is not a healthy one of Forebay's.
+/// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, or if
+/// the database is not a healthy one of Forebay's.
 pub async fn migrate(data: &Path, url: Option<&DatabaseUrl>) -> Result<MigrationReport, StoreError> {
     if let Some(url) = url {
         return server::migrate(url).await;
@@ -131,8 +134,8 @@ impl Directory {
         connected.map_err(|error| unusable(&path, &error))
     }
 
-    /// Refuses files that are there and cannot be written to: SQLite would open them, and say so at some later statement. Nobody
-    /// has them open yet, so that no lock of SQLite's is lost by looking.
+    /// Refuses files that are there and cannot be written to: SQLite would open them, and say so at some later
+    /// statement. Nobody has them open yet, so that no lock of SQLite's is lost by looking.
     fn check_writable(&self) -> Result<(), StoreError> {
         for ending in ["", "-wal", "-shm"] {
             let path = self.path.join(format!("{DATABASE_FILE}{ending}"));
@@ -175,8 +178,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .statement_cache_capacity(STATEMENTS_MAX)
         .row_buffer_size(ROW_BUFFER)
         .pragma("temp_store", "MEMORY")
-        // Else SQLite may think it clever to walk through a whole table once and to look each of its rows up in the short list that a
-        // statement brings, by an index that it makes for that.
+        // Else SQLite may think it clever to walk through a whole table once and to look each of its rows up in the
+        // short list that a statement brings, by an index that it makes for that.
         .pragma("automatic_index", "OFF")
         .disable_statement_logging()
 }
@@ -255,8 +258,8 @@ async fn bring_up_to_date(connection: &mut SqliteConnection, path: &Path) -> Res
     Ok(report)
 }
 
-/// Connects to the database if there is one, and says what bringing it up to date would do. Changes nothing, and checks a
-/// small one whole.
+/// Connects to the database if there is one, and says what bringing it up to date would do. Changes nothing, and checks
+/// a small one whole.
 pub(super) async fn examine(directory: &Directory) -> Result<Option<(SqliteConnection, MigrationReport)>, StoreError> {
     let path = directory.database();
     if !path.exists() {
@@ -356,8 +359,8 @@ pub(super) fn check_shards(known: i64, shards: u16) -> Result<(), StoreError> {
     )))
 }
 
-/// SQLite's codes for what its surroundings do to it, and not what is in its file: PERM, BUSY, LOCKED, NOMEM, READONLY, INTERRUPT,
-/// IOERR, FULL, CANTOPEN (<https://www.sqlite.org/rescode.html>).
+/// SQLite's codes for what its surroundings do to it, and not what is in its file: PERM, BUSY, LOCKED, NOMEM, READONLY,
+/// INTERRUPT, IOERR, FULL, CANTOPEN (<https://www.sqlite.org/rescode.html>).
 const SURROUNDINGS: [i64; 9] = [3, 5, 6, 7, 8, 9, 10, 13, 14];
 
 /// Whether an error says nothing against what is in the file.

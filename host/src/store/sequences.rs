@@ -71,8 +71,8 @@ impl Sequences {
         })
     }
 
-    /// Takes new blocks from a shared database where fewer numbers are left than a transaction over `rows` rows may need, in a
-    /// transaction of its own.
+    /// Takes new blocks from a shared database where fewer numbers are left than a transaction over `rows` rows may
+    /// need, in a transaction of its own.
     pub(super) async fn stock(&mut self, connection: &mut Connection<'_>, rows: usize) -> Result<(), sqlx::Error> {
         let rows = i64::try_from(rows).unwrap_or(i64::MAX).saturating_mul(LANES_PER_ROW);
         let ranges = [&mut self.receipt, &mut self.event, &mut self.lane, &mut self.message, &mut self.replay];

@@ -1,6 +1,7 @@
 //! A server that speaks the MySQL protocol: how it is reached, what it is seen to do, and its schema.
 //!
-//! What a server does is proved by behaviour at every start, not taken from its version: some accept what they do not do.
+//! What a server does is proved by behaviour at every start, not taken from its version: some accept what they do not
+//! do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -49,7 +50,8 @@ pub struct DatabaseUrl(MySqlConnectOptions);
 /// What a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isolation {
-    /// Each statement sees what is committed: for transitions, which compare what they read with what they write, or lock it first.
+    /// Each statement sees what is committed: for transitions, which compare what they read with what they write, or
+    /// lock it first.
     ReadCommitted,
     /// All statements see the same: for materialization, which converges by locking reads.
     Snapshot,

@@ -1,7 +1,8 @@
 //! Checkpoints of shards' indexes: which of them count.
 //!
-//! An object store holds their bytes, and anybody who once owned a shard may still be writing there. What counts is said
-//! here, by the shard's owner and under its lease: bytes that are not recorded are nothing. The digest stands for every byte.
+//! An object store holds their bytes, and anybody who once owned a shard may still be writing there. What counts is
+//! said here, by the shard's owner and under its lease: bytes that are not recorded are nothing. The digest stands for
+//! every byte.
 
 use super::connection::Row;
 use super::dialect::Conflict;
@@ -58,8 +59,8 @@ impl Store {
         Ok(row.bytes_16(0)?)
     }
 
-    /// Has a checkpoint count, and of the older ones as many as make `kept_max` with it. Returns those that count then, the
-    /// newest first; `None`, and nothing is changed, if the shard is somebody else's.
+    /// Has a checkpoint count, and of the older ones as many as make `kept_max` with it. Returns those that count then,
+    /// the newest first; `None`, and nothing is changed, if the shard is somebody else's.
     pub async fn keep_checkpoint(
         &self,
         lease: ShardLease,

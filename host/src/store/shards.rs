@@ -1,7 +1,8 @@
 //! Delay Shards: who owns them, and which one a message belongs to.
 //!
-//! A lease is lost when somebody else acquires the shard or it is released; that it ran out alone does not end it, so an
-//! owner that was slow may still record what it did. Admitting anything new, however, needs a lease that holds (`messages`).
+//! A lease is lost when somebody else acquires the shard or it is released; that it ran out alone does not end it, so
+//! an owner that was slow may still record what it did. Admitting anything new, however, needs a lease that holds
+//! (`messages`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -149,8 +150,8 @@ impl Ownership {
         self.is_held_by(lease) && self.until > now
     }
 
-    /// Grants a wish, or does not. What is stored is measured by the unit's time; the caller is told when its lease ends by
-    /// its own clock, which it read before it asked.
+    /// Grants a wish, or does not. What is stored is measured by the unit's time; the caller is told when its lease
+    /// ends by its own clock, which it read before it asked.
     fn decide(&mut self, request: ShardRequest, unit: &Unit<'_>) -> Option<ShardLease> {
         let shard = request.shard();
         let until = match request {
@@ -203,8 +204,8 @@ struct Row {
     changed: bool,
 }
 
-/// The shards that a transaction concerns. They are locked together and in order, before any message is: a transaction that
-/// holds a shard waits for none that comes before it.
+/// The shards that a transaction concerns. They are locked together and in order, before any message is: a transaction
+/// that holds a shard waits for none that comes before it.
 pub(super) struct Shards(BTreeMap<ShardId, Row>);
 
 impl Shards {

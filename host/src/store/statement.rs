@@ -31,7 +31,8 @@ impl Statement {
         Self { shape, columns, texts: [const { [const { OnceLock::new() }; SIZES.len()] }; Engine::COUNT] }
     }
 
-    /// Reads what a list of rows names. The list is the table `wanted`, with `columns` columns whose names are in `wanted`.
+    /// Reads what a list of rows names. The list is the table `wanted`, with `columns` columns whose names are in
+    /// `wanted`.
     pub(super) const fn select(wanted: &'static str, columns: usize, select: &'static str) -> Self {
         Self::new(Shape::Select { wanted, select, lock: Lock::None }, columns)
     }

@@ -1,8 +1,8 @@
 //! Statistics from incremental counters: the same cost at any backlog.
 //!
-//! They are of the work types that this program knows (1 and 2 in the statements, as claims have them): rows of others are as invisible
-//! here as they are to claims. `ready` has the heads of lanes only, and of projections the active generations, as claims do; what they
-//! leave to `exact` is the time.
+//! They are of the work types that this program knows (1 and 2 in the statements, as claims have them): rows of others
+//! are as invisible here as they are to claims. `ready` has the heads of lanes only, and of projections the active
+//! generations, as claims do; what they leave to `exact` is the time.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,8 @@ const ROWS: &str = "\
     SELECT 0, state, count(*) FROM work_item WHERE work_type IN (1, 2) GROUP BY state \
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state";
 
-/// When the oldest of the attempts was admitted whose outcome nobody knows. Each engine by an index that holds these rows.
+/// When the oldest of the attempts was admitted whose outcome nobody knows. Each engine by an index that holds these
+/// rows.
 const OLDEST_UNCERTAIN_SQLITE: &str = "SELECT min(admitted_at) FROM message WHERE state IN (3, 7) AND state = 3";
 const OLDEST_UNCERTAIN_MYSQL: &str = "\
     SELECT min(message.admitted_at) FROM shard CROSS JOIN message ON message.shard = shard.id AND message.state = 3";

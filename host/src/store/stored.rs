@@ -1,5 +1,5 @@
-//! How values are stored: the codes of states, ids as bytes, headers as one blob. Every column is written and read here,
-//! so that a row which does not say what it should becomes an error, never a panic and never a guess.
+//! How values are stored: the codes of states, ids as bytes, headers as one blob. Every column is written and read
+//! here, so that a row which does not say what it should becomes an error, never a panic and never a guess.
 
 use std::str::FromStr;
 
@@ -267,9 +267,9 @@ impl Row {
         u64::try_from(number).map_err(|_| damaged("count", number))
     }
 
-    /// The sum over a counter's stripes. A snapshot that lacks a transaction and holds one that waited for it (`messages`) shows what went
-    /// and not what came: for that moment a sum may be below zero, and there is nothing there. One that stays below zero is a counter that
-    /// is wrong (`counters`); so each is counted.
+    /// The sum over a counter's stripes. A snapshot that lacks a transaction and holds one that waited for it
+    /// (`messages`) shows what went and not what came: for that moment a sum may be below zero, and there is nothing
+    /// there. One that stays below zero is a counter that is wrong (`counters`); so each is counted.
     pub(super) fn sum(&self, index: usize) -> Result<u64, sqlx::Error> {
         Ok(u64::try_from(self.value::<i64>(index)?).unwrap_or_else(|_| {
             counter!("forebay_store_sums_below_zero_total").increment(1);

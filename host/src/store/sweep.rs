@@ -1,11 +1,11 @@
 //! The sweep: finds lanes in which somebody waits and nobody would ever let them go on, and puts them right.
 //!
-//! No transaction leaves such a lane behind; what the sweep finds comes from a mistake in this program, or from somebody else
-//! who wrote to the database. So each repair is counted, and the count is expected to stay 0.
+//! No transaction leaves such a lane behind; what the sweep finds comes from a mistake in this program, or from
+//! somebody else who wrote to the database. So each repair is counted, and the count is expected to stay 0.
 //!
-//! Lanes are looked at by a reader, a few at a time from where the last sweep ended, by index seeks: what a sweep costs depends
-//! neither on how many lanes there are nor on how many wait in one. What looks wrong is looked at once more with the lanes held,
-//! and only what is still wrong is changed.
+//! Lanes are looked at by a reader, a few at a time from where the last sweep ended, by index seeks: what a sweep costs
+//! depends neither on how many lanes there are nor on how many wait in one. What looks wrong is looked at once more
+//! with the lanes held, and only what is still wrong is changed.
 
 use super::connection::{Connection, Row};
 use super::lane::{self, HeldLanes, LaneIds};
@@ -32,8 +32,8 @@ pub struct Sweep {
     pub next: SweepCursor,
 }
 
-/// How far the sweeps have come: the last lane of each kind. Projections' lines are swept with the lanes of sources, in whose
-/// place they are.
+/// How far the sweeps have come: the last lane of each kind. Projections' lines are swept with the lanes of sources, in
+/// whose place they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SweepCursor {
     delivery: i64,
@@ -41,8 +41,8 @@ pub struct SweepCursor {
 }
 
 impl Store {
-    /// Looks at the next few lanes in which somebody waits, and repairs those that nobody would let go on. After the last lane
-    /// comes the first one.
+    /// Looks at the next few lanes in which somebody waits, and repairs those that nobody would let go on. After the
+    /// last lane comes the first one.
     pub async fn sweep_lanes(&self, from: SweepCursor) -> Result<Sweep, StoreError> {
         let mut reader = self.reader().await?;
         let mut sweep = Sweep::default();
@@ -99,7 +99,8 @@ struct Seen {
 const NEXT_DELIVERY: &str = "SELECT min(waiting_delivery) FROM work_item WHERE waiting_delivery > ?";
 const NEXT_SOURCE: &str = "SELECT min(waiting_source) FROM work_item WHERE waiting_source > ?";
 
-/// The first who waits in each lane; the head, if it still holds the lane up; and the head of the first one's other lane.
+/// The first who waits in each lane; the head, if it still holds the lane up; and the head of the first one's other
+/// lane.
 macro_rules! line {
     ($waiting:literal, $own:literal, $other:literal) => {
         concat!(

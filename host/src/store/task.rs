@@ -1,14 +1,17 @@
-//! A task that writes: it owns a connection, on a thread of its own, so that a commit's steps do not queue behind guests
-//! that compute.
+//! A task that writes: it owns a connection, on a thread of its own, so that a commit's steps do not queue behind
+//! guests that compute.
 //!
-//! It takes what has arrived meanwhile, up to named bounds, applies it in one transaction and commits. All of it is answered
-//! once the commit is durable: a server's is when it is made, the embedded database's a little later (`durability`).
+//! It takes what has arrived meanwhile, up to named bounds, applies it in one transaction and commits. All of it is
+//! answered once the commit is durable: a server's is when it is made, the embedded database's a little later
+//! (`durability`).
 //!
 //! Invariants:
 //! - Nobody is answered before the commit is durable.
-//! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is (`transact`).
-//! - The task outlives every failure of the database: it connects again when there is something to do. It outlives an assertion that
-//!   does not hold too: the transaction is undone, and those who were in it hear that nobody knows what became of it.
+//! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is
+//!   (`transact`).
+//! - The task outlives every failure of the database: it connects again when there is something to do. It outlives an
+//!   assertion that does not hold too: the transaction is undone, and those who were in it hear that nobody knows what
+//!   became of it.
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! A store for the tests of every module that needs one: a real database in a temporary directory, with the tenant `acme`
-//! and the pack `github`, and time that the test moves.
+//! A store for the tests of every module that needs one: a real database in a temporary directory, with the tenant
+//! `acme` and the pack `github`, and time that the test moves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! How a group of requests becomes durable: in one transaction, or in several where one of the requests stands in the others' way.
+//! How a group of requests becomes durable: in one transaction, or in several where one of the requests stands in the
+//! others' way.
 //!
 //! | what came of an attempt | what follows |
 //! |---|---|
@@ -43,8 +44,8 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 /// How often a group is taken apart at most: more than it takes to find three requests in the largest one.
 const SPLITS_MAX: u32 = 64;
 
-/// How many groups keep their requests after one in which one could not be done, where they are not kept anyway: whoever was beside it
-/// comes again, and so does it.
+/// How many groups keep their requests after one in which one could not be done, where they are not kept anyway:
+/// whoever was beside it comes again, and so does it.
 const CAREFUL_GROUPS: u32 = 64;
 
 /// A group, or what is left of one.

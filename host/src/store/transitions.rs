@@ -1,7 +1,7 @@
 //! The transitions of stored messages: Publish Admission, Publish Outcome, expiry, cancel and reschedule.
 //!
-//! The rows that a group of requests names are read once, every request is decided on them in memory, one after the other,
-//! and what changed is written once, under the predicates that it was decided on.
+//! The rows that a group of requests names are read once, every request is decided on them in memory, one after the
+//! other, and what changed is written once, under the predicates that it was decided on.
 //!
 //! | from | to | by |
 //! |---|---|---|
@@ -251,7 +251,8 @@ impl<'s> Book<'s> {
         Ok(Self { entries, shards, database_now: unit.terms.database_now })
     }
 
-    /// What is due and what has expired is decided by the database's time where runtimes share it; else by the caller's.
+    /// What is due and what has expired is decided by the database's time where runtimes share it; else by the
+    /// caller's.
     fn time(&self, now: Timestamp) -> Timestamp {
         self.database_now.unwrap_or(now)
     }

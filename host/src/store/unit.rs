@@ -20,7 +20,8 @@ use crate::model::work_item::{WorkState, WorkType};
 pub(super) struct Terms {
     /// How many shards there are.
     pub(super) shard_count: u16,
-    /// Which of the counters' rows are this writer's to change: several writers do not wait for one another over a count.
+    /// Which of the counters' rows are this writer's to change: several writers do not wait for one another over a
+    /// count.
     pub(super) stripe: i64,
     /// What the database says the time is, where runtimes share it; alone, the runtime's own clock decides.
     pub(super) database_now: Option<Timestamp>,
@@ -90,8 +91,8 @@ impl<'c> Unit<'c> {
         }
     }
 
-    /// The time that leases and turns are measured by: the database's where runtimes share it, so that no clock of theirs
-    /// steals a lease; else `now`, the caller's.
+    /// The time that leases and turns are measured by: the database's where runtimes share it, so that no clock of
+    /// theirs steals a lease; else `now`, the caller's.
     pub(super) fn time(&self, now: Timestamp) -> Timestamp {
         self.terms.database_now.unwrap_or(now)
     }
@@ -146,7 +147,8 @@ struct Overtaken {
 }
 
 /// Makes sure that a statement changed every row that was to change. What decided that they would was read in the same
-/// transaction, so anything else means that somebody else writes to the database: nothing of that request is committed then.
+/// transaction, so anything else means that somebody else writes to the database: nothing of that request is committed
+/// then.
 pub(super) fn all_written(written: u64, expected: usize) -> Result<(), sqlx::Error> {
     if usize::try_from(written) == Ok(expected) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Withdrawals: shards that a runtime cannot open, and for how long it is not asked to.
 //!
-//! A withdrawal is no lease and takes none away: it only decides who tries to have the shard. The runtime that withdraws says
-//! so here, where all of them see it, and the shard's place is with another one from then on.
+//! A withdrawal is no lease and takes none away: it only decides who tries to have the shard. The runtime that
+//! withdraws says so here, where all of them see it, and the shard's place is with another one from then on.
 
 use super::dialect::Conflict;
 use super::shards::ShardId;

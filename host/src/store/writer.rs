@@ -1,8 +1,8 @@
 //! The way to the writer: two bounded queues, and the tasks that empty them (`task`).
 //!
-//! Deliveries and everything else come in by queues of their own. The embedded database has one writer: its task empties
-//! the other queue first, so that whatever takes work off the store is never held up by what brings more. With a server,
-//! each queue has a task and a connection of its own.
+//! Deliveries and everything else come in by queues of their own. The embedded database has one writer: its task
+//! empties the other queue first, so that whatever takes work off the store is never held up by what brings more. With
+//! a server, each queue has a task and a connection of its own.
 
 use std::sync::Arc;
 

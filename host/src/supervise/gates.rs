@@ -1,5 +1,6 @@
-//! The gates before a pack's pool: it starts only where the schema, what the database lets this host do, and the coverage of the
-//! pack's Events are confirmed; and a gap that is confirmed later stops it. What could not be found out changes nothing.
+//! The gates before a pack's pool: it starts only where the schema, what the database lets this host do, and the
+//! coverage of the pack's Events are confirmed; and a gap that is confirmed later stops it. What could not be found out
+//! changes nothing.
 //!
 //! | confirmed | pool that runs | pack without one |
 //! |---|---|---|

@@ -62,8 +62,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Opens the routes of what is active, and no others. A pack whose route another one has already stays closed, and is
-    /// named by the readiness: the others go on.
+    /// Opens the routes of what is active, and no others. A pack whose route another one has already stays closed, and
+    /// is named by the readiness: the others go on.
     async fn open_routes(&self, serving: &[ServingGeneration]) -> Result<(), StoreError> {
         let active: Vec<Key> = serving
             .iter()
@@ -99,8 +99,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Lets generations go that nothing has referred to for the linger: work that is just being admitted, or replayed, finds
-    /// them still there.
+    /// Lets generations go that nothing has referred to for the linger: work that is just being admitted, or replayed,
+    /// finds them still there.
     fn let_go(&self, wanted: &BTreeSet<Key>) {
         let now = self.shared.parts.env.clock.monotonic();
         let loaded = self.shared.generations.all();

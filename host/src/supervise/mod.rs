@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Routes open before anything is compiled: an ack does not wait for a guest.
-//! - A pack's pool starts with its first loaded generation once its gates are open, and from then on runs until the host stops or a gap
-//!   is confirmed (RDY-1). What the queue holds never starts, stops or rebuilds anything (SCH-3).
+//! - A pack's pool starts with its first loaded generation once its gates are open, and from then on runs until the
+//!   host stops or a gap is confirmed (RDY-1). What the queue holds never starts, stops or rebuilds anything (SCH-3).
 //! - What is wrong with one pack is said in the readiness, and leaves the others alone.
 //! - The store says which generations serve: each runtime follows it, so that all serve the same.
 
@@ -232,8 +232,8 @@ impl Supervisor {
         }
     }
 
-    /// Probes the store, tells the pools, restarts what is dead, follows what the store says is to be served, and has the
-    /// lanes looked after.
+    /// Probes the store, tells the pools, restarts what is dead, follows what the store says is to be served, and has
+    /// the lanes looked after.
     pub async fn tick(&self) {
         self.look_after_pools().await;
         // The probe tells of a store that does not answer; what is served stays so meanwhile.
@@ -302,8 +302,8 @@ impl Supervisor {
         }
     }
 
-    /// Has an executor of this host take one work item next, if it may be claimed. `None`: no pool of its pack runs here, or too many
-    /// were asked for at once.
+    /// Has an executor of this host take one work item next, if it may be claimed. `None`: no pool of its pack runs
+    /// here, or too many were asked for at once.
     pub async fn run_next(&self, pack: &PackName, id: WorkItemId, class: QueueClass) -> Option<WantedAnswer> {
         let wanted = self.state().pools.get(pack)?.want(id, class)?;
         match timeout(WANTED_TIMEOUT, wanted).await {

@@ -102,9 +102,9 @@ impl Pool {
         self.handle.want(id, class)
     }
 
-    /// Rebuilds the scheduler if it is dead, or is to be configured otherwise, restarts the lease keeper if it is dead, and leaves
-    /// them alone otherwise. A scheduler that is to be configured otherwise ends first, with the claim that it has outstanding: a pack
-    /// has one at a time.
+    /// Rebuilds the scheduler if it is dead, or is to be configured otherwise, restarts the lease keeper if it is dead,
+    /// and leaves them alone otherwise. A scheduler that is to be configured otherwise ends first, with the claim that
+    /// it has outstanding: a pack has one at a time.
     pub(super) fn revive(&mut self, claim: &ClaimOptions) {
         let pack = self.executors.pack();
         let configured = self.claim.fingerprint() == claim.fingerprint();

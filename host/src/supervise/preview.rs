@@ -1,7 +1,8 @@
 //! Preview: what a generation would do with the events of the past, beside what another one does with them.
 //!
 //! Invariants:
-//! - Nothing comes of it: nothing is stored, sent or logged by a guest. A guest is a pure function, so it can be run again.
+//! - Nothing comes of it: nothing is stored, sent or logged by a guest. A guest is a pure function, so it can be run
+//!   again.
 //! - What a flow reads is what was read when the event was run; no provider is called.
 //! - It is bounded in events, in time, in differences that are kept, and runs few flows at once; one preview at a time.
 

@@ -1,8 +1,9 @@
-//! Changing which generation serves, while this and other runtimes serve: install, activate, roll back, deactivate, drain.
+//! Changing which generation serves, while this and other runtimes serve: install, activate, roll back, deactivate,
+//! drain.
 //!
 //! Invariants:
-//! - A pack is checked, compiled and tried before it is stored, and a generation is loaded before it is activated. What is
-//!   refused changes nothing: the old one goes on.
+//! - A pack is checked, compiled and tried before it is stored, and a generation is loaded before it is activated. What
+//!   is refused changes nothing: the old one goes on.
 //! - Pack files are read, checked and compiled off the serving path, a bounded number at once.
 //! - Each step can be done again: a file that is installed keeps its number, and what is active stays active.
 
@@ -231,7 +232,8 @@ impl Supervisor {
         Ok(Switch { pack, active: number, previous })
     }
 
-    /// What was just changed takes effect here before it is answered. If the store cannot be read, it does at the next look.
+    /// What was just changed takes effect here before it is answered. If the store cannot be read, it does at the next
+    /// look.
     async fn look_now(&self) {
         if let Err(error) = self.reconcile().await {
             tracing::warn!(%error, "what is to be served could not be read; it is read again");
@@ -266,7 +268,8 @@ pub(super) async fn read(bytes: Bytes) -> Result<PackFile, LoadError> {
     reading.await.unwrap_or_else(|error| Err(LoadError(format!("the pack file cannot be read: {error}"))))
 }
 
-/// Route-version validation: what came in by a route of one generation can run on another only if that declares the route.
+/// Route-version validation: what came in by a route of one generation can run on another only if that declares the
+/// route.
 fn check_takes_over(from: &Generation, to: &Generation) -> Result<(), RolloutError> {
     let (old, new): (Manifest, Manifest) = (parse_manifest(&from.manifest)?, parse_manifest(&to.manifest)?);
     let has = |path| new.routes.iter().any(|route| route.path == path);

@@ -1,8 +1,8 @@
 //! The start: the pack files that the host was given are installed if they are new, and what is installed is served.
 //!
-//! A file that is known is left as it stands: whoever rolled back from it did so for a reason. The first file of a pack is
-//! active at once; one that is to take over from another is activated when it has been loaded, and until then, and if it
-//! cannot be, the other one goes on.
+//! A file that is known is left as it stands: whoever rolled back from it did so for a reason. The first file of a pack
+//! is active at once; one that is to take over from another is activated when it has been loaded, and until then, and
+//! if it cannot be, the other one goes on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Verification: what was done is done again, on the same generation with the same reads, and the outputs are compared by
-//! their hashes.
+//! Verification: what was done is done again, on the same generation with the same reads, and the outputs are compared
+//! by their hashes.
 //!
 //! Invariants:
 //! - Nothing comes of it: nothing is stored, sent, read or logged by a guest.

@@ -6,12 +6,12 @@
 //!      └─(stop)─> done
 //! ```
 //!
-//! A panic is a mistake in this host that something in the shard has brought to light. What it was may have gone by at the next
-//! try, so there is one; it may also be met again at once, so tries are further and further apart, and few.
+//! A panic is a mistake in this host that something in the shard has brought to light. What it was may have gone by at
+//! the next try, so there is one; it may also be met again at once, so tries are further and further apart, and few.
 //!
-//! Invariant: one actor a shard. The next one begins on the same thread, after the stack of the one before is unwound, nothing
-//! that it started runs any more, and what it had given to the publisher has settled. So its index is closed, and nobody acts
-//! under its epoch beside the next owner's.
+//! Invariant: one actor a shard. The next one begins on the same thread, after the stack of the one before is unwound,
+//! nothing that it started runs any more, and what it had given to the publisher has settled. So its index is closed,
+//! and nobody acts under its epoch beside the next owner's.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,8 +94,8 @@ impl Remains {
         *lock(&self.lease)
     }
 
-    /// Returns once nothing runs any more that it started, and what it gave to the publisher has settled; attempts that take
-    /// longer than a session that ends would wait for are the next owner's to settle.
+    /// Returns once nothing runs any more that it started, and what it gave to the publisher has settled; attempts that
+    /// take longer than a session that ends would wait for are the next owner's to settle.
     async fn cleared_away(&self) {
         self.tasks.close();
         self.tasks.wait().await;

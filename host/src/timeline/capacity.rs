@@ -18,8 +18,9 @@ use crate::publish::{PublishLoad, Publisher};
 
 /// How often it is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// Connections to destinations press from so many times as many on as messages in flight and idle ones need. A request that finds
-/// an idle connection after all leaves the one that it had begun to the pool, so for a moment there may be two for each.
+/// Connections to destinations press from so many times as many on as messages in flight and idle ones need. A request
+/// that finds an idle connection after all leaves the one that it had begun to the pool, so for a moment there may be
+/// two for each.
 const CHANNELS_TIGHT_TIMES: usize = 2;
 const CHANNELS_EXHAUSTED_TIMES: usize = 4;
 

@@ -1,8 +1,8 @@
 //! Claims: what a shard has given to the publisher and has not heard of again, or does not know the end of.
 //!
-//! A claim is reversible and costs no attempt: it takes permits and moves the message from its line to what is in flight.
-//! It ends with its settlement, whatever the feed has said about the message meanwhile. A message that the feed has told
-//! of anew is *superseded*: its claim's end then says nothing about the message any more.
+//! A claim is reversible and costs no attempt: it takes permits and moves the message from its line to what is in
+//! flight. It ends with its settlement, whatever the feed has said about the message meanwhile. A message that the feed
+//! has told of anew is *superseded*: its claim's end then says nothing about the message any more.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -124,7 +124,8 @@ impl Claims {
         self.unresolved
     }
 
-    /// Since when the oldest of those with nobody has been claimed; of one that was inherited, since when it could have been.
+    /// Since when the oldest of those with nobody has been claimed; of one that was inherited, since when it could have
+    /// been.
     pub(super) fn oldest_unresolved(&self) -> Option<Timestamp> {
         if self.unresolved == 0 {
             return None;
@@ -167,8 +168,8 @@ impl Claims {
         step.commit()
     }
 
-    /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one, but for
-    /// rows that were applied before.
+    /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one,
+    /// but for rows that were applied before.
     pub(super) fn apply(
         &mut self,
         step: &mut Step<'_>,
@@ -207,8 +208,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Claims what is due and whose turn it is, to be taken up once the step is committed. `true` if the turn ended before
-    /// the lanes did. `is_over` says that the turn's time is: nothing more is claimed in it then.
+    /// Claims what is due and whose turn it is, to be taken up once the step is committed. `true` if the turn ended
+    /// before the lanes did. `is_over` says that the turn's time is: nothing more is claimed in it then.
     pub(super) fn pick(
         &self,
         step: &mut Step<'_>,
@@ -317,8 +318,8 @@ impl Claims {
             let ended = match result {
                 // Its row has moved on, which is what it would be asked about.
                 Settled::Unrecorded | Settled::Moved if superseded => Ended::Gone,
-                // Whatever it moved to, it is not with the publisher. Mostly the feed is about to tell; but it may also stand as
-                // `publishing`, by an admission whose answer was lost and that was committed after all.
+                // Whatever it moved to, it is not with the publisher. Mostly the feed is about to tell; but it may also
+                // stand as `publishing`, by an admission whose answer was lost and that was committed after all.
                 Settled::Unrecorded | Settled::Moved => {
                     sum.moved |= *result == Settled::Moved;
                     self.unresolved += 1;
@@ -326,8 +327,8 @@ impl Claims {
                 }
                 Settled::Outcome { after, lane_until, gone, .. } => {
                     if *gone {
-                        // Its gate is what the store says of it, and nothing else. If it could not be set, the next message
-                        // finds out again.
+                        // Its gate is what the store says of it, and nothing else. If it could not be set, the next
+                        // message finds out again.
                         schedule.back_off(entry.lane, now + GONE_PAUSE);
                     }
                     if let Some(until) = lane_until {

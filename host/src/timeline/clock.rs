@@ -1,11 +1,11 @@
 //! Trusted time: an interval in which the present certainly lies, or the reason why there is none.
 //!
-//! Between two samples of the wall clock, time comes from the monotonic clock, which nobody sets. A sample that does not
-//! fit what the monotonic clock foretold is a jump: from then on the clock is gated until the new time has held for a
-//! while, so that a clock which is set forward and back again publishes nothing early.
+//! Between two samples of the wall clock, time comes from the monotonic clock, which nobody sets. A sample that does
+//! not fit what the monotonic clock foretold is a jump: from then on the clock is gated until the new time has held for
+//! a while, so that a clock which is set forward and back again publishes nothing early.
 //!
-//! Where runtimes share a database, its clock is the wall clock: all of them then mean the same time. How long it took to
-//! ask is how little is known about when it was so. Alone, a runtime looks at its own system's clock.
+//! Where runtimes share a database, its clock is the wall clock: all of them then mean the same time. How long it took
+//! to ask is how little is known about when it was so. Alone, a runtime looks at its own system's clock.
 //!
 //! ```text
 //!   earliest = sample.earliest + elapsed - divergence
@@ -25,7 +25,8 @@ use crate::store::{DatabaseTime, Store};
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 /// A sample says nothing any more after this.
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(10);
-/// A sample of the system's clock whose reading took so long that it is too wide is taken again, this often at the most.
+/// A sample of the system's clock whose reading took so long that it is too wide is taken again, this often at the
+/// most.
 const SAMPLE_TRIES_MAX: u32 = 3;
 /// By how much wall and monotonic time may diverge, in millionths: what Linux slews a clock by at the most,
 /// <https://man7.org/linux/man-pages/man2/adjtimex.2.html> (`ADJ_FREQUENCY`).
@@ -87,8 +88,8 @@ struct Anchor {
     stable_from: Duration,
 }
 
-/// Looks at the database's clock every so often until `stop` is cancelled. A look that fails leaves the last one standing,
-/// which grows old.
+/// Looks at the database's clock every so often until `stop` is cancelled. A look that fails leaves the last one
+/// standing, which grows old.
 pub(super) async fn watch_database(
     store: Store,
     env: Env,
@@ -138,8 +139,8 @@ impl TrustedClock {
         interval
     }
 
-    /// The earliest that it can be by what was last trusted, carried forward by the monotonic clock; before anything was, by
-    /// what was seen first. For what must be told while the clock is gated: never by another clock.
+    /// The earliest that it can be by what was last trusted, carried forward by the monotonic clock; before anything
+    /// was, by what was seen first. For what must be told while the clock is gated: never by another clock.
     pub(super) fn reckoned(&mut self, clock: &dyn Clock) -> Timestamp {
         match self.read(clock) {
             Ok(interval) => interval.earliest,

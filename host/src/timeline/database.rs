@@ -1,8 +1,8 @@
 //! One RocksDB: opening, reading with every value checked, writing whole batches, throwing away.
 //!
 //! Writes go to the write-ahead log and are not made durable one by one: SQL is the truth, a crash of the process loses
-//! nothing that was written, and after a crash of the machine the index is a whole earlier one, which its owner epoch and
-//! its applied sequence number tell apart from the present.
+//! nothing that was written, and after a crash of the machine the index is a whole earlier one, which its owner epoch
+//! and its applied sequence number tell apart from the present.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,8 +126,8 @@ impl Database {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&memory.cache);
         blocks.set_cache_index_and_filter_blocks(true);
-        // In parts, of which a look-up needs one: a whole filter of millions of keys would not fit into a part of the cache, and
-        // would be read from its file, and checked, by every look-up.
+        // In parts, of which a look-up needs one: a whole filter of millions of keys would not fit into a part of the
+        // cache, and would be read from its file, and checked, by every look-up.
         blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
         blocks.set_partition_filters(true);
         blocks.set_metadata_block_size(METADATA_BLOCK_BYTES);
@@ -215,8 +215,8 @@ impl Database {
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// Makes a copy of it in `path`, which must not exist: whole batches only, and every one that has been written. Its tables
-    /// are linked, not copied. Writing goes on meanwhile, from other threads.
+    /// Makes a copy of it in `path`, which must not exist: whole batches only, and every one that has been written. Its
+    /// tables are linked, not copied. Writing goes on meanwhile, from other threads.
     pub(super) fn copy(&self, path: &Path) -> Result<(), Broken> {
         Ok(Checkpoint::new(&self.db)?.create_checkpoint(path)?)
     }

@@ -7,11 +7,12 @@ use super::database::{Broken, Database};
 use super::keys::Family;
 use crate::lanes::Level;
 
-/// Files of level 0 of one column family from which on RocksDB slows writes down, and stops them: its defaults, by name.
+/// Files of level 0 of one column family from which on RocksDB slows writes down, and stops them: its defaults, by
+/// name.
 pub(super) const LEVEL0_SLOWDOWN: i32 = 20;
 pub(super) const LEVEL0_STOP: i32 = 36;
-/// Write buffers of one column family, with the one that is written to. RocksDB slows writes down when all but that one wait
-/// to be flushed.
+/// Write buffers of one column family, with the one that is written to. RocksDB slows writes down when all but that one
+/// wait to be flushed.
 pub(super) const MEMTABLES_MAX: i32 = 4;
 /// Bytes of one column family that wait to be compacted, from which on RocksDB slows writes down, and stops them.
 pub(super) const PENDING_SLOWDOWN: usize = 8 << 30;

@@ -1,5 +1,5 @@
-//! For tests: an actor that panics at a batch of its index, before it is written or after. Either its host is gone with it, or
-//! its thread finds out.
+//! For tests: an actor that panics at a batch of its index, before it is written or after. Either its host is gone with
+//! it, or its thread finds out.
 
 use std::collections::BTreeMap;
 use std::panic::panic_any;

@@ -1,4 +1,5 @@
-//! Gates as the store says: read at the start, whenever one is set here, and every so often, for one may be set elsewhere.
+//! Gates as the store says: read at the start, whenever one is set here, and every so often, for one may be set
+//! elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,11 +10,11 @@
 //! Invariants:
 //! - A [`Step`] is one atomic batch: after a crash the index is as it was before it or after it.
 //! - A mutation touches a fixed number of keys, however long the lines are.
-//! - A message stands in its line (one DUE key, one EXPIRY key if it expires), or is in flight (one IN_FLIGHT key), or is
-//!   set aside (one EXPIRY key); its ENTRY key says which line.
-//! - A lane has exactly one READY key while it may be served and its line is not empty, and none otherwise. The key's time
-//!   is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal of a head
-//!   never looks for the next one.
+//! - A message stands in its line (one DUE key, one EXPIRY key if it expires), or is in flight (one IN_FLIGHT key), or
+//!   is set aside (one EXPIRY key); its ENTRY key says which line.
+//! - A lane has exactly one READY key while it may be served and its line is not empty, and none otherwise. The key's
+//!   time is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal of
+//!   a head never looks for the next one.
 //! - In memory there is something for each lane and nothing for each message. Lanes are bounded.
 
 mod step;
@@ -125,8 +125,8 @@ impl Lane {
     }
 }
 
-/// Every lane that the shard has met. Their number is that of namespaces times destinations times ordering domains, of which
-/// there are no more than [`EXACT_LANES_MAX`] of one key each.
+/// Every lane that the shard has met. Their number is that of namespaces times destinations times ordering domains, of
+/// which there are no more than [`EXACT_LANES_MAX`] of one key each.
 #[derive(Debug)]
 struct Lanes {
     /// How many lanes there are after which a further key shares one.
@@ -190,8 +190,9 @@ impl Index {
         Ok(index)
     }
 
-    /// Opens in `path` what an earlier owner of the shard had, whose outcomes of later are not in it. It is that owner's until
-    /// [`Index::own`] says otherwise: if the process ends before that, nobody takes it for one that can be gone on with.
+    /// Opens in `path` what an earlier owner of the shard had, whose outcomes of later are not in it. It is that
+    /// owner's until [`Index::own`] says otherwise: if the process ends before that, nobody takes it for one that can
+    /// be gone on with.
     pub(super) fn open_copy(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         let (database, state) = Self::find(path, memory, owner, feed_end)?;
         if state.epoch >= owner.epoch {

@@ -73,8 +73,8 @@ impl Position {
         Position { at: Timestamp::from_millis(i64::MIN), order: 0, id: MessageId::from_bytes([0; 16]) };
 }
 
-/// A claim: a message is claimed at most once as it stands. A command makes it stand anew, also one that leaves its generation
-/// as it is, and may do so while an earlier claim of it has not ended.
+/// A claim: a message is claimed at most once as it stands. A command makes it stand anew, also one that leaves its
+/// generation as it is, and may do so while an earlier claim of it has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClaimKey {
     pub id: MessageId,

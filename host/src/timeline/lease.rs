@@ -49,8 +49,8 @@ pub(super) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Tries, while the shard's place is here, until it is this runtime's; `None` if `stop` came first. Meanwhile `elsewhere`
-    /// says whether another runtime looks after it.
+    /// Tries, while the shard's place is here, until it is this runtime's; `None` if `stop` came first. Meanwhile
+    /// `elsewhere` says whether another runtime looks after it.
     pub(super) async fn acquire(
         &self,
         shard: ShardId,

@@ -9,15 +9,17 @@
 //! ```
 //!
 //! Invariants:
-//! - RocksDB holds an index of what SQL holds: deleting its directory loses nothing, and a value in it that is not as it
-//!   was written has the whole index set aside and built again.
-//! - An index that is found, here or as a checkpoint, is brought up to date with SQL before anything is claimed from it.
+//! - RocksDB holds an index of what SQL holds: deleting its directory loses nothing, and a value in it that is not as
+//!   it was written has the whole index set aside and built again.
+//! - An index that is found, here or as a checkpoint, is brought up to date with SQL before anything is claimed from
+//!   it.
 //! - A shard has one owner. What an owner claims is admitted under its lease's epoch; one that lost its lease publishes
 //!   nothing and records nothing.
 //! - Nothing is published before its time, by a clock that says how far it can be trusted.
 //! - Memory is bounded by lanes and claims, not by messages that wait.
 //!
-//! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish` does).
+//! It must not decide what an attempt makes of a message (`model::message` does) nor call a destination (`publish`
+//! does).
 
 mod actor;
 mod capacity;
@@ -254,13 +256,15 @@ impl Timeline {
         terms_of(&self.destinations, destination).is_some()
     }
 
-    /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out; they are asked at once.
+    /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out; they are asked
+    /// at once.
     pub async fn look(&self) -> Vec<(ShardView, Vec<LaneView>)> {
         let asked = self.shards.iter().map(|shard| shard.ask(Inquiry::Look));
         futures_util::future::join_all(asked).await.into_iter().flatten().collect()
     }
 
-    /// Why a message that waits in a shard of this runtime is not admitted, were it due. `None` if the shard is not its own.
+    /// Why a message that waits in a shard of this runtime is not admitted, were it due. `None` if the shard is not its
+    /// own.
     pub async fn why(&self, shard: ShardId, message: MessageEntry) -> Option<Held> {
         let shard = self.shards.get(usize::from(shard.0))?;
         shard.ask(|reply| Inquiry::Why(Box::new(message), reply)).await

@@ -1,11 +1,12 @@
 //! Which shards this runtime tries to have.
 //!
-//! Where runtimes share a database, each says every so often that it is there and reads who else is; from that all of them
-//! compute the same placement. A runtime gives up a shard that has another place now, once what it has in flight is
-//! settled, and one that leaves says so before it does that. Leases decide all the same: a placement that is out of date
-//! costs time and nothing else.
+//! Where runtimes share a database, each says every so often that it is there and reads who else is; from that all of
+//! them compute the same placement. A runtime gives up a shard that has another place now, once what it has in flight
+//! is settled, and one that leaves says so before it does that. Leases decide all the same: a placement that is out of
+//! date costs time and nothing else.
 //!
-//! A runtime that cannot open a shard withdraws from it: that is written down too, and counts in everybody's computation.
+//! A runtime that cannot open a shard withdraws from it: that is written down too, and counts in everybody's
+//! computation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

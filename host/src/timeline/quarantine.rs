@@ -10,7 +10,8 @@ const KEPT_MAX: usize = 2;
 /// What the name of one that is set aside has behind the index's own.
 const MARK: &str = ".torn-";
 
-/// Renames the index in `path`, if there is one. Says where it lies then. `epoch` is that of the owner that found it torn.
+/// Renames the index in `path`, if there is one. Says where it lies then. `epoch` is that of the owner that found it
+/// torn.
 pub(super) fn set_aside(shard: ShardId, path: &Path, epoch: u64) -> std::io::Result<Option<PathBuf>> {
     if !path.exists() {
         return Ok(None);

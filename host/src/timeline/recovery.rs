@@ -1,8 +1,8 @@
 //! What a dead owner left: attempts that were admitted and have no outcome.
 //!
-//! Nobody knows what such an attempt did. Its destination's policy for uncertain attempts decides, and what it decides is
-//! recorded in SQL before the index hears of it. An action is another matter: it is handed off in the transaction that
-//! records it, so one without an outcome has not been.
+//! Nobody knows what such an attempt did. Its destination's policy for uncertain attempts decides, and what it decides
+//! is recorded in SQL before the index hears of it. An action is another matter: it is handed off in the transaction
+//! that records it, so one without an outcome has not been.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(super) const ROWS_MAX: u32 = 256;
 const NO_RETRY: RetryPolicy = RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 };
 
 /// Records what becomes of the messages among `rows` that stand in `publishing` with nobody behind them, and gives all
-/// rows as they are now; one whose outcome did not count is left as it was. `now` is trusted: a message that a wrong clock would
-/// end as expired may have been published.
+/// rows as they are now; one whose outcome did not count is left as it was. `now` is trusted: a message that a wrong
+/// clock would end as expired may have been published.
 pub(super) async fn conclude(
     store: &Store,
     lease: ShardLease,

@@ -1,12 +1,12 @@
 //! Which of a shard's lanes are served next: their states, their turns, and which of them time has made ready.
 //!
-//! A lane becomes active when its READY key's time comes, found by one walk that never goes over the same keys twice, or
-//! when something about it changes and that time has come already. It leaves when its line is empty or its head not due,
-//! and when it may not send.
+//! A lane becomes active when its READY key's time comes, found by one walk that never goes over the same keys twice,
+//! or when something about it changes and that time has come already. It leaves when its line is empty or its head not
+//! due, and when it may not send.
 //!
-//! Lanes share what their destinations are: a circuit and a backoff with those of their tenant, and with all of the shard's how
-//! much may be claimed for one destination. A lane that another one stands in the way of there *waits*, and is looked at again
-//! when there is room; until then it is in nobody's way.
+//! Lanes share what their destinations are: a circuit and a backoff with those of their tenant, and with all of the
+//! shard's how much may be claimed for one destination. A lane that another one stands in the way of there *waits*, and
+//! is looked at again when there is room; until then it is in nobody's way.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -87,7 +87,8 @@ struct SharedOutlet {
 }
 
 impl Schedule {
-    /// No lanes yet. Of one destination, over all of its lanes, no more than `claimed_max` messages are claimed at once.
+    /// No lanes yet. Of one destination, over all of its lanes, no more than `claimed_max` messages are claimed at
+    /// once.
     pub(super) fn new(weights: Arc<BTreeMap<Namespace, u32>>, claimed_max: usize) -> Self {
         let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
         let gates = Arc::default();
@@ -194,8 +195,8 @@ impl Schedule {
         self.drr.deactivate(number);
     }
 
-    /// A lane that is due, and whose READY key has been found, may not send. If that is not for a reason of its own, it waits until
-    /// there is room: what its destination is changes without anything about the lane.
+    /// A lane that is due, and whose READY key has been found, may not send. If that is not for a reason of its own, it
+    /// waits until there is room: what its destination is changes without anything about the lane.
     pub(super) fn hold_back(&mut self, number: LaneNumber, now: Timestamp) {
         self.deactivate(number);
         let lane = number.0 as usize;
@@ -246,8 +247,8 @@ impl Schedule {
         self.drr.activate(number);
     }
 
-    /// The lane in whose line a message stands, which is adopted if it is met for the first time; `None` if it stands in none,
-    /// for which no lane is made.
+    /// The lane in whose line a message stands, which is adopted if it is met for the first time; `None` if it stands
+    /// in none, for which no lane is made.
     pub(super) fn lane_of(
         &mut self,
         step: &mut Step<'_>,
@@ -266,8 +267,8 @@ impl Schedule {
         Some(number)
     }
 
-    /// Gives a lane its limits, weight and gate, unless it has them. What waits for a destination that is not configured goes
-    /// on waiting.
+    /// Gives a lane its limits, weight and gate, unless it has them. What waits for a destination that is not
+    /// configured goes on waiting.
     pub(super) fn adopt(&mut self, number: LaneNumber, name: &LaneName, destinations: &Destinations) {
         if (number.0 as usize) < self.lanes.len() {
             return;
@@ -338,8 +339,8 @@ impl Schedule {
         }
     }
 
-    /// Activates the lanes that have become ready by `earliest`. Says when the next will, and whether some were left for
-    /// another time.
+    /// Activates the lanes that have become ready by `earliest`. Says when the next will, and whether some were left
+    /// for another time.
     pub(super) fn discover(
         &mut self,
         index: &Index,

@@ -1,9 +1,9 @@
 //! One ownership of a shard: from holding its lease to giving it up or losing it.
 //!
-//! The single writer of the shard's index. [`Session::tick`] looks at the lease and the clock, and then gives one turn to the
-//! work class whose turn it is: what became of claims, a page of the feed, what has expired, what is due, a question. Each
-//! turn is one batch of the index and within its own bound. When no class has work, the session waits for a call or for the
-//! next time that something is due.
+//! The single writer of the shard's index. [`Session::tick`] looks at the lease and the clock, and then gives one turn
+//! to the work class whose turn it is: what became of claims, a page of the feed, what has expired, what is due, a
+//! question. Each turn is one batch of the index and within its own bound. When no class has work, the session waits
+//! for a call or for the next time that something is due.
 //!
 //! Invariants:
 //! - Nothing is claimed while the clock is gated or the lease cannot be relied on. Commands are applied all the same.
@@ -322,8 +322,8 @@ impl Session {
         let relied_on = self.parts.env.clock.monotonic() < until;
         self.measure()?;
         self.parts.active.store(self.caught_up && time.is_ok() && relied_on, Ordering::Release);
-        // What an operator has paused, and all that the store says of messages, is known before anything is claimed: what comes
-        // later in the feed may stand before what came earlier.
+        // What an operator has paused, and all that the store says of messages, is known before anything is claimed:
+        // what comes later in the feed may stand before what came earlier.
         let now = time.ok().filter(|_| relied_on && self.gates_known && self.caught_up);
         let next = match (self.next_class(now.is_some()), time) {
             (Some(class), _) => {

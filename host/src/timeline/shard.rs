@@ -6,12 +6,12 @@
 //!       └─(the store does not answer, the lease is lost, the index is broken)
 //! ```
 //!
-//! An index that is torn is set aside and never opened again. One that cannot be had at all, time after time, has this runtime
-//! withdraw: the shard is somebody else's to try, where there is somebody else.
+//! An index that is torn is set aside and never opened again. One that cannot be had at all, time after time, has this
+//! runtime withdraw: the shard is somebody else's to try, where there is somebody else.
 //!
-//! Each shard has a thread of its own. Its calls of RocksDB take microseconds, but any of them may stall behind a flush or
-//! a compaction; on its own thread that delays this shard's messages and nothing else, intake least of all. What waits
-//! for the store or for a timer is driven by the host's runtime as everywhere.
+//! Each shard has a thread of its own. Its calls of RocksDB take microseconds, but any of them may stall behind a flush
+//! or a compaction; on its own thread that delays this shard's messages and nothing else, intake least of all. What
+//! waits for the store or for a timer is driven by the host's runtime as everywhere.
 
 mod opening;
 

@@ -18,7 +18,8 @@ use crate::lanes::{Circuit, Held, RESOURCES, Resource, Supply, WorkClass};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
-/// Destinations of a tenant that are told apart in metrics, over all their ordering domains; the others are one, `other`.
+/// Destinations of a tenant that are told apart in metrics, over all their ordering domains; the others are one,
+/// `other`.
 const LANES_NAMED_MAX: usize = 64;
 
 const APPLIED_LAG: &str = "forebay_timeline_applied_lag";

@@ -33,8 +33,8 @@ pub(super) struct Source {
     pub shard: ShardId,
     /// The last sequence number that was read.
     pub after: u64,
-    /// Up to here only what has not ended is read: the index is rebuilt. Behind it the feed must be read whole, for what
-    /// ended meanwhile has moved there.
+    /// Up to here only what has not ended is read: the index is rebuilt. Behind it the feed must be read whole, for
+    /// what ended meanwhile has moved there.
     pub rebuild_through: u64,
     /// The longest pause between two looks.
     pub poll: Duration,

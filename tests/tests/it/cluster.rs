@@ -1,5 +1,6 @@
-//! Two runtimes over one MariaDB server: runtimes are killed, with and without their timeline's folder, and paused beyond their
-//! leases, the server is killed, messages are cancelled all the while, and at the end everything is counted.
+//! Two runtimes over one MariaDB server: runtimes are killed, with and without their timeline's folder, and paused
+//! beyond their leases, the server is killed, messages are cancelled all the while, and at the end everything is
+//! counted.
 //!
 //! What happens is decided by a seed, which is printed; `FOREBAY_SEED` sets it.
 

@@ -1,4 +1,5 @@
-//! The example packs in a real host: their fixtures, signed as the providers sign, and what arrives at their destinations.
+//! The example packs in a real host: their fixtures, signed as the providers sign, and what arrives at their
+//! destinations.
 
 use std::sync::Arc;
 

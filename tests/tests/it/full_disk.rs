@@ -1,7 +1,7 @@
 //! A disk that takes nothing more, and later does again.
 //!
-//! What stands in for it is the process's limit of file sizes, which somebody else may change while it runs: every write
-//! fails as on a full disk, to whatever file.
+//! What stands in for it is the process's limit of file sizes, which somebody else may change while it runs: every
+//! write fails as on a full disk, to whatever file.
 
 use std::time::Duration;
 

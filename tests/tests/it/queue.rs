@@ -62,7 +62,8 @@ async fn an_event_that_an_operator_wants_is_run_before_those_that_came_before_it
     Ok(())
 }
 
-// CLM-1, CLM-3, SCH-3: what waits for its lane or its time is said to, and no backlog of such rows rebuilds a scheduler.
+// CLM-1, CLM-3, SCH-3: what waits for its lane or its time is said to, and no backlog of such rows rebuilds a
+// scheduler.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocked_and_delayed_backlog_is_passed_by_nobody_and_rebuilds_no_scheduler() -> anyhow::Result<()> {
     let patient = "retry_initial_ms = 600_000\nretry_max_ms = 600_000\nfailures_max";

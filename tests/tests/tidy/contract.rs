@@ -1,5 +1,6 @@
 //! `docs/contract.md` names the tests that hold each of its lines. That part of it is generated: from the comments that
-//! tests carry, such as `// CLM-5` or `// ADM-4, ADM-5`, directly above the test. Run with `FOREBAY_BLESS=1` to write it.
+//! tests carry, such as `// CLM-5` or `// ADM-4, ADM-5`, directly above the test. Run with `FOREBAY_BLESS=1` to write
+//! it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +38,8 @@ fn tests_name_lines_that_exist() {
     nothing_found(findings.collect(), "the contract has no such lines:");
 }
 
-/// The document with the generated line of each entry made anew. An entry is `**ADM-1** text` up to the next blank line.
+/// The document with the generated line of each entry made anew. An entry is `**ADM-1** text` up to the next blank
+/// line.
 fn with_proofs(document: &str, proofs: &Proofs) -> String {
     let mut written = String::new();
     let mut current = None;

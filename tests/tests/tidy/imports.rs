@@ -1,5 +1,5 @@
-//! Imports go one way. The table is the architecture: whoever adds a line to it has changed the architecture, and says so
-//! in ARCHITECTURE.md.
+//! Imports go one way. The table is the architecture: whoever adds a line to it has changed the architecture, and says
+//! so in ARCHITECTURE.md.
 
 use super::source::{Source, files, nothing_found};
 

@@ -8,6 +8,8 @@ const FILE_LINES_MAX: usize = 500;
 const TEST_FILE_LINES_MAX: usize = 900;
 /// Lines of a function, from its signature to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
+/// Columns of a line of prose. rustfmt bounds code, and leaves comments as they are.
+const COMMENT_COLUMNS_MAX: usize = 120;
 
 #[test]
 fn files_stay_short() {
@@ -17,6 +19,24 @@ fn files_stay_short() {
         (lines > max).then(|| format!("{}: {lines} lines, {max} at most", file.path))
     };
     nothing_found(files("rs").iter().filter_map(too_long).collect(), "split these files by noun:");
+}
+
+#[test]
+fn comments_stay_narrow() {
+    let too_wide = |file: &Source| {
+        let path = file.path.clone();
+        let lines = file.text.lines().zip(1..).filter(|(line, _)| is_prose(line));
+        let wide = lines.filter(|(line, _)| line.chars().count() > COMMENT_COLUMNS_MAX);
+        wide.map(|(_, number)| format!("{path}:{number}: at most {COMMENT_COLUMNS_MAX} columns")).collect::<Vec<_>>()
+    };
+    nothing_found(files("rs").iter().flat_map(too_wide).collect(), "wrap these comments:");
+}
+
+/// Whether a line is a comment that can be wrapped: no table, no drawing, no link, no example.
+fn is_prose(line: &str) -> bool {
+    let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
+    let text = comment.trim_start_matches(['/', '!']).trim_start();
+    !text.starts_with(['|', '<']) && !text.contains(['─', '│']) && !text.contains("let ")
 }
 
 #[test]

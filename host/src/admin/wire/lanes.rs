@@ -178,8 +178,8 @@ pub struct Trouble {
     pub panics: u32,
     /// What the last panic said.
     pub reason: String,
-    /// `opened` if it was begun again, `waiting` if it will be, `left` if it is left to another runtime, `down` if it is not begun
-    /// again before the host is.
+    /// `opened` if it was begun again, `waiting` if it will be, `left` if it is left to another runtime, `down` if it
+    /// is not begun again before the host is.
     pub next: String,
     /// When it is begun again, if it will be.
     pub at: Option<String>,

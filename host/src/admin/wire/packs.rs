@@ -37,8 +37,8 @@ pub struct Generation {
     pub installed_at: String,
     /// When it was last made active.
     pub activated_at: Option<String>,
-    /// The unfinished work items that refer to it, by state, and as `action` the actions that are not due yet; what has none
-    /// is left out.
+    /// The unfinished work items that refer to it, by state, and as `action` the actions that are not due yet; what has
+    /// none is left out.
     pub unfinished: BTreeMap<String, u64>,
 }
 

@@ -15,7 +15,8 @@ use crate::secrets::Secrets;
 /// Secrets that are told of one by one.
 const NEEDS_SHOWN_MAX: usize = 20;
 
-/// What is written to a directory and taken back, to see that its disk has room: as much as a host's own files take at once.
+/// What is written to a directory and taken back, to see that its disk has room: as much as a host's own files take at
+/// once.
 const ROOM_BYTES: usize = 1024 * 1024;
 
 /// The directories in the data directory that a host writes to.
@@ -32,7 +33,8 @@ pub(super) fn settings(config: &Config) -> Vec<Finding> {
     authorities.chain(refused("checkpoints", check::checkpoints(config))).collect()
 }
 
-/// The secrets directory, and what is to be in it. Packs that only the store has are not known here: a start warns of theirs.
+/// The secrets directory, and what is to be in it. Packs that only the store has are not known here: a start warns of
+/// theirs.
 pub(super) fn secrets(config: &Config, launch: &Launch, env: &Env) -> Vec<Finding> {
     const NAME: &str = "secrets";
     let directory = directories::secrets(launch);

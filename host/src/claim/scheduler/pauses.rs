@@ -13,8 +13,8 @@ use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::store::{CLAIM_ROWS_MAX, QueueMark};
 
-/// A freed slot waits so long for company before the queue is looked at without. A claim takes a few milliseconds, however many rows
-/// it is for, and there is one at a time: what it takes is what the pack gets in that time.
+/// A freed slot waits so long for company before the queue is looked at without. A claim takes a few milliseconds,
+/// however many rows it is for, and there is one at a time: what it takes is what the pack gets in that time.
 const COMPANY_WAIT: Duration = Duration::from_millis(1);
 
 /// A budget that other runtimes spend is looked at again after so long: nobody tells of what they give back.
@@ -91,8 +91,8 @@ impl CentralClaimScheduler {
 
     /// Returns once an enqueue or a reconcile calls, once the next row becomes claimable by time alone, or to poll.
     ///
-    /// All that this runtime could claim at `looked_at` is claimed. What was claimable by then and still is, is of generations
-    /// or work types that are not served here.
+    /// All that this runtime could claim at `looked_at` is claimed. What was claimable by then and still is, is of
+    /// generations or work types that are not served here.
     async fn work_or_timer(&mut self, looked_at: Timestamp) {
         let mut work = self.work.clone();
         if work.has_changed().unwrap_or(false) {
@@ -115,8 +115,8 @@ impl CentralClaimScheduler {
         }
     }
 
-    /// Returns what the counters say once they say something else than before the last look. What this runtime itself changed since
-    /// costs one look more.
+    /// Returns what the counters say once they say something else than before the last look. What this runtime itself
+    /// changed since costs one look more.
     async fn changed_mark(&self) -> QueueMark {
         if !self.store.is_shared() {
             return std::future::pending().await;

@@ -1,6 +1,6 @@
 //! The bare loop that intake is measured against: axum, an HMAC over the body, and a group-committed insert into SQLite
-//! with the store's own durability. What Forebay does beyond it (budgets, routes, keys, Events, lanes, WorkItems) is what
-//! the ratio of the two shows.
+//! with the store's own durability. What Forebay does beyond it (budgets, routes, keys, Events, lanes, WorkItems) is
+//! what the ratio of the two shows.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `forebay bench claim`: what the queue's operations take beside a backlog, in the shapes in which a backlog could matter.
+//! `forebay bench claim`: what the queue's operations take beside a backlog, in the shapes in which a backlog could
+//! matter.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `forebay bench drain`: how fast a backlog is worked off by everything but a guest: scheduler, limiter, claim, loading, finish.
+//! `forebay bench drain`: how fast a backlog is worked off by everything but a guest: scheduler, limiter, claim,
+//! loading, finish.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! `forebay bench drr`: what one decision of the fair sharing costs, at so many lanes; with `--check`, whether its bounds hold
-//! over random configurations, for as long as is wanted (`check`).
+//! `forebay bench drr`: what one decision of the fair sharing costs, at so many lanes; with `--check`, whether its
+//! bounds hold over random configurations, for as long as is wanted (`check`).
 //!
-//! Every lane is backlogged with messages of one size; a decision is one look at whose turn it is and one charge. No host is
-//! started and nothing is stored.
+//! Every lane is backlogged with messages of one size; a decision is one look at whose turn it is and one charge. No
+//! host is started and nothing is stored.
 
 mod check;
 
@@ -30,8 +30,8 @@ pub(super) struct Arguments {
     /// How long is measured at each number of lanes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Hold random configurations of tenants, lanes, weights, sizes and arrivals against their bounds instead, for as many
-    /// seconds
+    /// Hold random configurations of tenants, lanes, weights, sizes and arrivals against their bounds instead, for as
+    /// many seconds
     #[arg(long)]
     check: bool,
     /// With --check: the seed of the first configuration; by default another one each time

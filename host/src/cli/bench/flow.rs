@@ -1,4 +1,5 @@
-//! `forebay bench flow`: events a second from the request to the emitted message, and, with `--deliver`, to the receiver.
+//! `forebay bench flow`: events a second from the request to the emitted message, and, with `--deliver`, to the
+//! receiver.
 //!
 //! The rate counts everything from the first request to the last event done (or the last message delivered), so that a
 //! backlog that is left behind at the end of the load costs what it costs.

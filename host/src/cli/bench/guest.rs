@@ -1,5 +1,5 @@
-//! `forebay bench guest`: what a flow costs, against the same component with nothing around it; what a start from the cache
-//! costs; and what a neighbour feels of a guest that never ends.
+//! `forebay bench guest`: what a flow costs, against the same component with nothing around it; what a start from the
+//! cache costs; and what a neighbour feels of a guest that never ends.
 //!
 //! Everything is in this process: no store, no HTTP.
 

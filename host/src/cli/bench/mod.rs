@@ -1,7 +1,7 @@
 //! `forebay bench`: measures a host from outside, and says on what. Nothing here asserts a time.
 //!
-//! But for `drr`, `drain`, `claim`, `guest`, `timeline` and `neighbours`, the host runs in a process of its own, as in production; the load generator and the receiver share the machine with
-//! it, and their cost is part of every figure.
+//! But for `drr`, `drain`, `claim`, `guest`, `timeline` and `neighbours`, the host runs in a process of its own, as in
+//! production; the load generator and the receiver share the machine with it, and their cost is part of every figure.
 
 mod baseline;
 mod claim;

@@ -1,4 +1,5 @@
-//! `forebay bench neighbours`: how late quiet lanes' messages are beside a tarpit, a storm of failures and a flood, and without.
+//! `forebay bench neighbours`: how late quiet lanes' messages are beside a tarpit, a storm of failures and a flood, and
+//! without.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What the benchmarks of the timeline share: a store, a timeline over it, and destinations that are functions of this process. What
-//! is measured is everything but the call of a destination.
+//! What the benchmarks of the timeline share: a store, a timeline over it, and destinations that are functions of this
+//! process. What is measured is everything but the call of a destination.
 //!
 //! A message's id begins with the time that it is due at, in milliseconds: so whoever is called knows how late it is.
 
@@ -204,7 +204,8 @@ impl Outbound {
         Ok(took)
     }
 
-    /// Starts a timeline; destinations answer as `answer` says, and with nothing more that they are waited for once it is over.
+    /// Starts a timeline; destinations answer as `answer` says, and with nothing more that they are waited for once it
+    /// is over.
     pub(super) async fn start(&self, answer: fn(&str) -> Answer) -> anyhow::Result<Running> {
         let (seen, env, over) = (Arc::clone(&self.seen), self.queue.env.clone(), self.over.clone());
         let call: NativeCall = Arc::new(move |message: &ClaimedMessage| {

@@ -1,5 +1,5 @@
-//! What the benchmarks of the queue share: a store in a folder of its own, or over a private server, and rows that are put into it
-//! as deliveries are. They run in this process: what they measure is the store, not a host.
+//! What the benchmarks of the queue share: a store in a folder of its own, or over a private server, and rows that are
+//! put into it as deliveries are. They run in this process: what they measure is the store, not a host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -101,8 +101,8 @@ impl Queue {
         self.directory.path()
     }
 
-    /// Stores `rows` events of one class, each in the lane of the source that is told for its number, and says on standard
-    /// error how far it is.
+    /// Stores `rows` events of one class, each in the lane of the source that is told for its number, and says on
+    /// standard error how far it is.
     pub(super) async fn fill(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
-//! `forebay bench timeline`: scheduling in bulk, memory at many pending, the rate at which what is due goes out, how late it
-//! is, and how soon a timeline that is started again publishes.
+//! `forebay bench timeline`: scheduling in bulk, memory at many pending, the rate at which what is due goes out, how
+//! late it is, and how soon a timeline that is started again publishes.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const IN_FLIGHT_EACH: u32 = 128;
 const PENDING_FOR: Duration = Duration::from_secs(30 * 86_400);
 /// Messages that are made before they are scheduled.
 const PART: usize = 100_000;
-/// What is due begins so long after it is scheduled, at the least, and in any case so many times as long as scheduling it
-/// takes by what was measured before.
+/// What is due begins so long after it is scheduled, at the least, and in any case so many times as long as scheduling
+/// it takes by what was measured before.
 const LEAD: Duration = Duration::from_secs(2);
 const LEAD_FACTOR: f64 = 2.0;
 

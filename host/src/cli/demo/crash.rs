@@ -62,8 +62,8 @@ fn delivery(number: usize) -> Delivery {
     Delivery::signed(GITHUB_SECRET.as_bytes(), format!("c0ffee00-cc78-11e3-81ab-{number:012x}"), "push", body)
 }
 
-/// Delivers over many connections at once and kills the host in the middle: the Events that were acknowledged, and how many
-/// requests got no answer.
+/// Delivers over many connections at once and kills the host in the middle: the Events that were acknowledged, and how
+/// many requests got no answer.
 async fn deliver_until_killed(
     stage: &Stage,
     host: HostProcess,

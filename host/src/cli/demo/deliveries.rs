@@ -1,5 +1,5 @@
-//! The ten deliveries of the demonstration: what GitHub sends about two repositories on an ordinary morning, and two that it
-//! would not send: one that somebody forged, and one that comes twice.
+//! The ten deliveries of the demonstration: what GitHub sends about two repositories on an ordinary morning, and two
+//! that it would not send: one that somebody forged, and one that comes twice.
 
 use serde_json::{Value, json};
 

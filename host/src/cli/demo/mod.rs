@@ -1,7 +1,8 @@
-//! `forebay demo`: a host, a provider and a receiver on this machine, in five acts. Every act checks what it shows, and the
-//! command fails if anything is not as it should be.
+//! `forebay demo`: a host, a provider and a receiver on this machine, in five acts. Every act checks what it shows, and
+//! the command fails if anything is not as it should be.
 //!
-//! The host is a process of its own, started from this very binary, so that it can be killed as hard as a machine fails.
+//! The host is a process of its own, started from this very binary, so that it can be killed as hard as a machine
+//! fails.
 
 mod crash;
 mod deliveries;
@@ -24,8 +25,8 @@ use crate::cli::rig::sink::Sink;
 use crate::cli::rig::site::{LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use crate::env::Env;
 
-/// What the demonstration's host is told beyond the defaults: leases so short that one sees a killed host's work taken up
-/// again, and retries that follow soon.
+/// What the demonstration's host is told beyond the defaults: leases so short that one sees a killed host's work taken
+/// up again, and retries that follow soon.
 const SETTINGS: &str = "[flow]\ndeadline_ms = 2_000\n[inbound]\nlease_seconds = 7\n[timeline]\nlease_seconds = 2\n";
 
 /// `forebay demo`.

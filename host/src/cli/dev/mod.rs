@@ -1,8 +1,8 @@
-//! `forebay dev`: an author's loop. A host runs in this process; what is saved is built and served, and the last fixture sent
-//! again; what came of it is said.
+//! `forebay dev`: an author's loop. A host runs in this process; what is saved is built and served, and the last
+//! fixture sent again; what came of it is said.
 //!
-//! [`author`] decides; this file carries out, and has the only loop. A build that fails is shown, and the generation that
-//! served goes on serving.
+//! [`author`] decides; this file carries out, and has the only loop. A build that fails is shown, and the generation
+//! that served goes on serving.
 
 mod author;
 mod build;
@@ -387,8 +387,8 @@ fn configuration(arguments: &Arguments, file: &Path) -> Result<Config, Failure> 
     Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// What is typed in, line by line; the channel ends with the input. The thread that reads is left behind at the end: nothing
-/// wakes it.
+/// What is typed in, line by line; the channel ends with the input. The thread that reads is left behind at the end:
+/// nothing wakes it.
 fn keyboard() -> io::Result<mpsc::Receiver<String>> {
     let (lines, typed) = mpsc::channel(LINES_MAX);
     let read = move || {

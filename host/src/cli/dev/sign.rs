@@ -1,5 +1,5 @@
-//! Making a fixture what a provider would send now: under a key of its own, so that it is no duplicate, and signed by the
-//! route's scheme.
+//! Making a fixture what a provider would send now: under a key of its own, so that it is no duplicate, and signed by
+//! the route's scheme.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! What a host needs so that an author can begin with nothing but a pack: a configuration, secrets, somewhere to send to.
+//! What a host needs so that an author can begin with nothing but a pack: a configuration, secrets, somewhere to send
+//! to.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -25,8 +26,8 @@ pub(super) fn readers(manifest: &Manifest) -> impl Iterator<Item = ReaderName> {
     manifest.readers.iter().map(|reader| (manifest.name.to_string(), reader.name.to_string()))
 }
 
-/// The configuration of a host on whose machine `receiver` takes what is sent to these destinations, and `provider` answers
-/// these readers.
+/// The configuration of a host on whose machine `receiver` takes what is sent to these destinations, and `provider`
+/// answers these readers.
 pub(super) fn configuration(
     destinations: &BTreeSet<String>,
     receiver: SocketAddr,

@@ -1,5 +1,5 @@
-//! What was saved in a pack's folder, found by looking again and again: it works on every file system, and an editor that
-//! writes a file in three steps has one change reported.
+//! What was saved in a pack's folder, found by looking again and again: it works on every file system, and an editor
+//! that writes a file in three steps has one change reported.
 
 use std::collections::BTreeMap;
 use std::fs;

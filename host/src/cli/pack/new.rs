@@ -1,7 +1,7 @@
 //! `forebay pack new`: a project that builds and passes its test at once.
 //!
-//! The connector is the example `hello` (or `js-hello`) under another name. The SDK and the contract are published nowhere, so
-//! they are written along, as this binary was built with them: a project fits the host that made it.
+//! The connector is the example `hello` (or `js-hello`) under another name. The SDK and the contract are published
+//! nowhere, so they are written along, as this binary was built with them: a project fits the host that made it.
 
 use std::fs;
 use std::io;

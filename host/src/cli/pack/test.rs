@@ -1,7 +1,8 @@
-//! `forebay pack test`: the fixtures of a pack, request in and output out, in the real engine under the manifest's limits.
+//! `forebay pack test`: the fixtures of a pack, request in and output out, in the real engine under the manifest's
+//! limits.
 //!
-//! A request becomes events by the rules that intake has (`intake::Sample`), and each event is run as a preview runs it: no
-//! effects, the first attempt, the same ids and times on every machine.
+//! A request becomes events by the rules that intake has (`intake::Sample`), and each event is run as a preview runs
+//! it: no effects, the first attempt, the same ids and times on every machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -53,8 +53,8 @@ pub fn sign(secret: &[u8], body: &[u8]) -> String {
     text
 }
 
-/// A push to repository `number`, in the shape in which GitHub sends it, with as many commits as fit into `bytes`, which it
-/// then weighs (but never less than a push with none).
+/// A push to repository `number`, in the shape in which GitHub sends it, with as many commits as fit into `bytes`,
+/// which it then weighs (but never less than a push with none).
 pub fn push_body(number: usize, bytes: usize) -> Vec<u8> {
     let name = format!("octo-org/repository-{number}");
     let mut push = serde_json::json!({

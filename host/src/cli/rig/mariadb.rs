@@ -16,8 +16,8 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Between two looks at whether it answers.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Starts the server, and ends it when its own standard input ends: when the process that holds the other end stops it, or
-/// dies, however hard. Then it clears up too, unless told [`KEEP`].
+/// Starts the server, and ends it when its own standard input ends: when the process that holds the other end stops it,
+/// or dies, however hard. Then it clears up too, unless told [`KEEP`].
 const GUARD: &str = r#"
     directory=$1; shift
     "$@" & server=$!
@@ -150,7 +150,8 @@ fn spawn(directory: &Path) -> anyhow::Result<(Child, ChildStdin, Pid)> {
     command.arg("-c").arg(GUARD).arg("sh").arg(directory).arg(server);
     command.arg("--no-defaults").arg("--skip-networking").arg(option("user", user()));
     command.arg(option("datadir", directory.join("data"))).arg(option("socket", socket(directory)));
-    // In its own folder: a server that starts clears the temporary files of all servers from the folder that it is given.
+    // In its own folder: a server that starts clears the temporary files of all servers from the folder that it is
+    // given.
     command.arg(option("pid-file", directory.join("pid"))).arg(option("tmpdir", directory));
     // A large event is one packet, and one record of the log.
     command.arg("--max-allowed-packet=64M").arg("--innodb-log-file-size=512M").arg("--innodb-buffer-pool-size=256M");

@@ -55,8 +55,8 @@ pub struct HostProcess {
 
 /// An address on loopback that nobody listens on, and that stays the host's own while it is down.
 ///
-/// It lies below the ports that Linux gives to outgoing connections. Among those, somebody who tries to reach a host that
-/// has just been killed can be given the host's own port, and is then connected to himself.
+/// It lies below the ports that Linux gives to outgoing connections. Among those, somebody who tries to reach a host
+/// that has just been killed can be given the host's own port, and is then connected to himself.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS.len() {

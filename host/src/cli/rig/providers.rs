@@ -20,7 +20,8 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// The headers that sign `body` with `secret` at `seconds` since 1970. `id` is the delivery's own, for those who sign it.
+    /// The headers that sign `body` with `secret` at `seconds` since 1970. `id` is the delivery's own, for those who
+    /// sign it.
     pub fn signature(self, secret: &str, id: &str, seconds: i64, body: &[u8]) -> Vec<(&'static str, String)> {
         match self {
             Self::GitHub => {

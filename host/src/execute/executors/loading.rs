@@ -1,11 +1,13 @@
-//! From claimed rows to executions: every row takes its share of the memory for bodies, and what has its share is loaded,
-//! many Events with one read.
+//! From claimed rows to executions: every row takes its share of the memory for bodies, and what has its share is
+//! loaded, many Events with one read.
 //!
-//! Most bodies are small, and most of the time there is memory for them: so each row takes a share for a small body first, and
-//! one read brings the Events of all that got one. What is larger, or found no room, asks how large it is and waits.
+//! Most bodies are small, and most of the time there is memory for them: so each row takes a share for a small body
+//! first, and one read brings the Events of all that got one. What is larger, or found no room, asks how large it is
+//! and waits.
 //!
-//! The rows of a batch ask for their shares in the order of their claim, all at once, so that a later batch does not come
-//! between them. A row that waits is held as one that runs: its lease is renewed, and it goes back when the host stops.
+//! The rows of a batch ask for their shares in the order of their claim, all at once, so that a later batch does not
+//! come between them. A row that waits is held as one that runs: its lease is renewed, and it goes back when the host
+//! stops.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -162,7 +162,8 @@ pub(super) fn judge(reader: &Reader, status: StatusCode, headers: &HeaderMap, no
         408 => Unread::failed(CallOutcome::Unavailable, reader, None, answered),
         // It may have failed over one record.
         500..=599 => Unread::failed(CallOutcome::Unavailable, reader, None, answered).by(Blame::KeyOrProvider),
-        // The operator can mend it while the event is tried again. One record that nobody may see is forbidden in any company.
+        // The operator can mend it while the event is tried again. One record that nobody may see is forbidden in any
+        // company.
         401 | 403 | 407 => {
             let blame = if code == 403 { Blame::KeyOrProvider } else { Blame::All };
             let text = format!("{answered}: does the secret that the manifest names still hold?");

@@ -1,5 +1,5 @@
-//! In which calls a set of keys is asked for: all at once, and in parts where a call came to nothing and one of its keys may be
-//! why.
+//! In which calls a set of keys is asked for: all at once, and in parts where a call came to nothing and one of its
+//! keys may be why.
 //!
 //! Nothing here calls anybody: what became of a call comes in, the keys of the next one go out.
 //!
@@ -66,8 +66,8 @@ impl Division {
         next
     }
 
-    /// How much of the time that is left a call for so many keys, those that `next` returned, may take. What it leaves is for
-    /// its halves and theirs, and for those that wait; one key that nobody waits for gets all.
+    /// How much of the time that is left a call for so many keys, those that `next` returned, may take. What it leaves
+    /// is for its halves and theirs, and for those that wait; one key that nobody waits for gets all.
     pub(super) fn share(&self, keys: usize) -> Share {
         if keys > 1 && self.calls_left + 1 == CALLS_MAX {
             return FIRST_SHARE;
@@ -137,8 +137,8 @@ mod tests {
         (0..count).map(|number| format!("k{number}")).collect()
     }
 
-    /// Asks for `count` keys of a provider that says whom to blame for a call with these of them. Returns the keys that failed,
-    /// in order, and how many each call asked for.
+    /// Asks for `count` keys of a provider that says whom to blame for a call with these of them. Returns the keys that
+    /// failed, in order, and how many each call asked for.
     fn asked(count: usize, blame: impl Fn(&[usize]) -> Option<Blame>) -> (Vec<usize>, Vec<usize>) {
         let number = |key: &String| key[1..].parse::<usize>().unwrap();
         let mut division = Division::of(keys(count));

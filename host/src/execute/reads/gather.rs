@@ -1,5 +1,5 @@
-//! The events of a batch meet here: what they ask for is read once all of them have said what that is, or once those who
-//! have said it have waited long enough.
+//! The events of a batch meet here: what they ask for is read once all of them have said what that is, or once those
+//! who have said it have waited long enough.
 //!
 //! Each event of a batch has a [`Seat`]. It asks with it, or gives it up: by dropping it, whatever the reason.
 

@@ -1,5 +1,5 @@
-//! The keys of one reader and tenant: in calls of at most as many as the reader takes, and in parts where one of them may
-//! spoil a call.
+//! The keys of one reader and tenant: in calls of at most as many as the reader takes, and in parts where one of them
+//! may spoil a call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,8 +67,8 @@ impl Reads {
         Arc::clone(under_way.entry(reader.clone()).or_insert_with(|| Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX))))
     }
 
-    /// Reads a set of keys that one call may ask for. What is known comes as soon as it is: a key that nobody answers for does
-    /// not keep the others waiting.
+    /// Reads a set of keys that one call may ask for. What is known comes as soon as it is: a key that nobody answers
+    /// for does not keep the others waiting.
     pub(super) fn read<'a>(&'a self, group: Group<'a>, keys: Vec<String>) -> impl Stream<Item = Found> + Send + 'a {
         unfold((group, Division::of(keys)), move |(group, mut division)| async move {
             while let Some(keys) = division.next() {

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Invariants:
-//! - A key is asked for once, whatever number of events of a batch want it. Keys of different tenants are never asked for
-//!   together: their secrets differ.
-//! - What goes wrong with one key fails the events that asked for it, and no others. Where a whole call fails and one of its
-//!   keys may be at fault, it is tried again in parts, a bounded number of times (`division`).
+//! - A key is asked for once, whatever number of events of a batch want it. Keys of different tenants are never asked
+//!   for together: their secrets differ.
+//! - What goes wrong with one key fails the events that asked for it, and no others. Where a whole call fails and one
+//!   of its keys may be at fault, it is tried again in parts, a bounded number of times (`division`).
 //! - An event waits for its own readers only, and never beyond its own deadline.
 //! - No key, record, path or secret goes into a log line, a metric or a failure text.
 

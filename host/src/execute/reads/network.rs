@@ -1,5 +1,5 @@
-//! Readers' calls over the network: to the host that the manifest allows or the operator says, with the operator's secrets,
-//! through the guarded client.
+//! Readers' calls over the network: to the host that the manifest allows or the operator says, with the operator's
+//! secrets, through the guarded client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Batch reads over a real store, with a native flow whose records are `key=value` and a provider that does what a test wants.
+//! Batch reads over a real store, with a native flow whose records are `key=value` and a provider that does what a test
+//! wants.
 
 mod calling;
 
@@ -30,7 +31,8 @@ use crate::store::testing::pack;
 const AMPLE: Duration = Duration::from_secs(60);
 /// Long enough for a store on a loaded machine, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(700);
-/// Long enough that a sixth of what a call that is never answered leaves of it does for one that is, on a loaded machine.
+/// Long enough that a sixth of what a call that is never answered leaves of it does for one that is, on a loaded
+/// machine.
 const PATIENT: Duration = Duration::from_secs(6);
 
 fn reader(keys_max: u32) -> Reader {
@@ -45,7 +47,8 @@ fn reader(keys_max: u32) -> Reader {
     }
 }
 
-/// Reads what the body names, `a,b`; its note is what was read. A body `hang` never ends `prepare`, `ignore` is ignored.
+/// Reads what the body names, `a,b`; its note is what was read. A body `hang` never ends `prepare`, `ignore` is
+/// ignored.
 struct ReadingFlow(Arc<Manifest>);
 
 impl ReadingFlow {

@@ -1,8 +1,8 @@
-//! JavaScript packs: `componentize-js` puts the module into an engine, runs it up to where it waits for a call, and takes a
-//! snapshot; that is the component.
+//! JavaScript packs: `componentize-js` puts the module into an engine, runs it up to where it waits for a call, and
+//! takes a snapshot; that is the component.
 //!
-//! The tool is npm's, in the versions of the lock file beside it, and is installed once per target directory. Packages' own
-//! scripts are not run. The component is checked like any other: what this does is believed by nobody.
+//! The tool is npm's, in the versions of the lock file beside it, and is installed once per target directory. Packages'
+//! own scripts are not run. The component is checked like any other: what this does is believed by nobody.
 
 use std::fs::File;
 use std::io;

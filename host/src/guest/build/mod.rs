@@ -1,8 +1,8 @@
 //! `forebay pack build` and `forebay pack check`: from an author's folder to a pack file, and what a pack can do.
 //!
-//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown, and `wit-component` makes a component of it
-//! in-process; of a JavaScript module, `componentize-js` makes one. The checks that a host makes before it serves a pack come
-//! before the file is written.
+//! Cargo compiles the folder's crate to a core module for wasm32-unknown-unknown, and `wit-component` makes a component
+//! of it in-process; of a JavaScript module, `componentize-js` makes one. The checks that a host makes before it serves
+//! a pack come before the file is written.
 
 mod javascript;
 mod toolchain;
@@ -26,8 +26,9 @@ use super::{LoadError, PackFile, check, engine};
 use crate::model::hash::fnv1a;
 use crate::model::pack::Manifest;
 
-/// A guest's stack, which lies at the beginning of its memory: the linker's own idea of it, a megabyte, would be the greater part of
-/// what has to be written back after each call. What goes beyond it meets the end of the memory, and traps.
+/// A guest's stack, which lies at the beginning of its memory: the linker's own idea of it, a megabyte, would be the
+/// greater part of what has to be written back after each call. What goes beyond it meets the end of the memory, and
+/// traps.
 const STACK_BYTES: u32 = 128 * 1024;
 
 /// A compiler's report of what it made, in bytes.
@@ -43,15 +44,15 @@ pub struct PackBuild<'p> {
     pub folder: &'p Path,
     /// The file to write; `NAME-VERSION.fpk` in the folder if there is none.
     pub output: Option<&'p Path>,
-    /// Where the compiler keeps its work: packs that share it share their dependencies. `target-guests` in the folder if
-    /// there is none.
+    /// Where the compiler keeps its work: packs that share it share their dependencies. `target-guests` in the folder
+    /// if there is none.
     pub target_directory: Option<&'p Path>,
     /// Who finds out whether it can be instantiated.
     pub trial: Trial,
 }
 
-/// Who compiles a component and makes an instance of it, to see whether that can be done. It takes a second, and half a minute with
-/// an engine for JavaScript in it.
+/// Who compiles a component and makes an instance of it, to see whether that can be done. It takes a second, and half a
+/// minute with an engine for JavaScript in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
     /// The build, before it writes the file.
@@ -185,8 +186,8 @@ fn compile(crate_folder: &Path, target_directory: &Path, progress: &mut dyn FnMu
     let crate_manifest = crate_manifest.canonicalize().map_err(|error| {
         LoadError(format!("{}: {error}. `build.path` in pack.toml says where the crate is", crate_manifest.display()))
     })?;
-    // Crates of one name and version in two folders are one to cargo where they share a target directory: it would take the
-    // first one's code for the second's. What this says, to the last crate only, changes nothing in what is made.
+    // Crates of one name and version in two folders are one to cargo where they share a target directory: it would take
+    // the first one's code for the second's. What this says, to the last crate only, changes nothing in what is made.
     let folder = fnv1a(crate_manifest.as_os_str().as_bytes().iter().copied());
     let folder = format!("--cfg=forebay_folder=\"{folder:016x}\"");
     let toolchain = Toolchain::find(progress)?;

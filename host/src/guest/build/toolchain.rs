@@ -1,5 +1,5 @@
-//! The Rust toolchain for guests: rustup's, with the wasm target added if it is missing; or Debian's compiler, which builds
-//! the target's standard library from source.
+//! The Rust toolchain for guests: rustup's, with the wasm target added if it is missing; or Debian's compiler, which
+//! builds the target's standard library from source.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! The versions of the contract that this host speaks: a closed set. `check` finds out which one a component was built for;
-//! linking and calling go through that version's own bindings, here.
+//! The versions of the contract that this host speaks: a closed set. `check` finds out which one a component was built
+//! for; linking and calling go through that version's own bindings, here.
 //!
 //! ```text
 //!  component ──check──> ContractVersion ──link──> Linked ──instantiate──> Connector ──call──> returned::{Prepared, Output, ..}
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Invariants:
-//! - A version's file is the only place that knows its types. Arguments go in as the host's own, what is returned comes out as
-//!   [`returned`], and what the guest asks of the host ends in [`CallState`]. Nothing outside this folder knows that there is more
-//!   than one version.
+//! - A version's file is the only place that knows its types. Arguments go in as the host's own, what is returned comes
+//!   out as [`returned`], and what the guest asks of the host ends in [`CallState`]. Nothing outside this folder knows
+//!   that there is more than one version.
 //! - What is returned is translated here and judged elsewhere (`output`, `reads`): by the same rules for all versions.
-//! - A version is added with its file, its arms below, and its line in [`ContractVersion::ALL`]. One that goes takes no more than that
-//!   with it.
+//! - A version is added with its file, its arms below, and its line in [`ContractVersion::ALL`]. One that goes takes no
+//!   more than that with it.
 
 pub(super) mod returned;
 mod v0_1;
@@ -80,8 +80,8 @@ impl ContractVersion {
         self.name().split_once('@').map_or("", |(_, number)| number)
     }
 
-    /// Whether a package of any name and this version is served as this one is: semantic versioning, in which below 1.0 the
-    /// minor version is what breaks.
+    /// Whether a package of any name and this version is served as this one is: semantic versioning, in which below 1.0
+    /// the minor version is what breaks.
     pub(super) fn serves(self, package: &PackageName) -> bool {
         let (major, minor) = match self {
             ContractVersion::V0_1 => (0, 1),

@@ -1,5 +1,5 @@
-//! What a guest returned, in one form whatever version of the contract it was built for. Nothing of it is checked: names may
-//! be none, times absurd, lists too long.
+//! What a guest returned, in one form whatever version of the contract it was built for. Nothing of it is checked:
+//! names may be none, times absurd, lists too long.
 
 /// What a call of the guest came to, by the guest's own account.
 pub(in crate::guest) type Returned<T> = Result<T, Failure>;

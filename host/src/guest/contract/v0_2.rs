@@ -1,5 +1,5 @@
-//! `forebay:connector@0.2.0` of `v0_2.wit`, for tests alone: the seam between the versions has two sides only while there are
-//! two versions.
+//! `forebay:connector@0.2.0` of `v0_2.wit`, for tests alone: the seam between the versions has two sides only while
+//! there are two versions.
 
 use wasmtime::Store;
 use wasmtime::component::{HasSelf, Linker};

@@ -1,7 +1,8 @@
 //! The manifest, `pack.toml`: from text to [`Manifest`], which is right once it exists.
 //!
 //! Invariants:
-//! - Nothing that is written in a manifest is ignored: unknown keys, and keys that have no effect where they stand, are errors.
+//! - Nothing that is written in a manifest is ignored: unknown keys, and keys that have no effect where they stand, are
+//!   errors.
 //! - Every error names its line and what to write instead.
 
 mod queue_class;

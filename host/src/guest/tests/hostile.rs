@@ -1,5 +1,5 @@
-//! Hostile guests written by hand, which no compiler would make: each does one thing wrong in its own place, fails alone
-//! under its own class, and leaves the next call nothing.
+//! Hostile guests written by hand, which no compiler would make: each does one thing wrong in its own place, fails
+//! alone under its own class, and leaves the next call nothing.
 
 use expect_test::{Expect, expect};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};

@@ -1,5 +1,5 @@
-//! The example pack in JavaScript: another language under the same contract. Where it was not built, because Node.js is not
-//! there, each of these says that it is skipped.
+//! The example pack in JavaScript: another language under the same contract. Where it was not built, because Node.js is
+//! not there, each of these says that it is skipped.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! Two versions of the contract in one host, of which neither fits the other: a connector written by hand for the later one,
-//! beside and in place of those that are built for the one in `wit/`.
+//! Two versions of the contract in one host, of which neither fits the other: a connector written by hand for the later
+//! one, beside and in place of those that are built for the one in `wit/`.
 
 use expect_test::expect;
 use serde_json::json;
@@ -14,8 +14,8 @@ use crate::model::message::DueAction;
 use crate::model::pack::{ImportName, Reader};
 use crate::model::reading::Reading;
 
-/// A connector for `forebay:connector@0.2.0`. Of an event without a body it wants nothing; a body that begins with `!` fails it,
-/// one that begins with `?` is a key to be read. Its note is the body, or the record; it sends the body on.
+/// A connector for `forebay:connector@0.2.0`. Of an event without a body it wants nothing; a body that begins with `!`
+/// fails it, one that begins with `?` is a key to be read. Its note is the body, or the record; it sends the body on.
 pub(crate) fn of_the_next_version() -> Bytes {
     let mut module = wat::parse_str(include_str!("versions.wat")).unwrap();
     let mut resolve = Resolve::default();

@@ -1,5 +1,5 @@
-//! Every order in which transactions over two lanes can be done: two runtimes enqueue, claim, finish, skip and take over what
-//! the other one holds, a lock or a read at a time, as the store does it. The decisions are the store's own.
+//! Every order in which transactions over two lanes can be done: two runtimes enqueue, claim, finish, skip and take
+//! over what the other one holds, a lock or a read at a time, as the store does it. The decisions are the store's own.
 //!
 //! That the search would find something is shown by taking away, one by one, what the store relies on.
 

@@ -40,8 +40,8 @@ impl Shape {
 }
 
 impl Tampering {
-    /// Adds `rows` WorkItems, at most a million, as they would stand there if they had been delivered; but without their
-    /// Events, which no operation of the queue looks at (CLM-2).
+    /// Adds `rows` WorkItems, at most a million, as they would stand there if they had been delivered; but without
+    /// their Events, which no operation of the queue looks at (CLM-2).
     pub(super) async fn add_backlog(&mut self, shape: Shape, rows: u32) {
         // Behind everything that the store places at the start of a test.
         let place = format!("{} + n", (START + Duration::from_secs(10)).as_millis() * 1_000);

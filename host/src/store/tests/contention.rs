@@ -1,5 +1,5 @@
-//! Eight runtimes that are in one another's way: over the same lanes, in overlapping batches, with every kind of transaction that
-//! moves work. Whatever the database undoes is done again, and nobody who asked is told of it.
+//! Eight runtimes that are in one another's way: over the same lanes, in overlapping batches, with every kind of
+//! transaction that moves work. Whatever the database undoes is done again, and nobody who asked is told of it.
 //!
 //! `FOREBAY_CONTENTION_SECONDS` has them go on for so long, instead of a few rounds.
 

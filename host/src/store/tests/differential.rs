@@ -1,10 +1,10 @@
 //! The same history on both engines at once: after each step both must show the same.
 //!
-//! A seed decides the history. Its steps name rows by their places in lists, so that any part of a history is one too: what
-//! shows a difference is cut down to the steps that it takes before it is printed.
+//! A seed decides the history. Its steps name rows by their places in lists, so that any part of a history is one too:
+//! what shows a difference is cut down to the steps that it takes before it is printed.
 //!
-//! `FOREBAY_DIFFERENTIAL_HISTORIES` and `FOREBAY_DIFFERENTIAL_STEPS` say how many histories of how many steps are tried, and
-//! `FOREBAY_DIFFERENTIAL_SEED` with which seed they begin.
+//! `FOREBAY_DIFFERENTIAL_HISTORIES` and `FOREBAY_DIFFERENTIAL_STEPS` say how many histories of how many steps are
+//! tried, and `FOREBAY_DIFFERENTIAL_SEED` with which seed they begin.
 
 mod side;
 mod step;

@@ -1,5 +1,5 @@
-//! Transactions of two runtimes that meet over one row, in both orders: a third one holds the row until they stand in line.
-//! What must never happen is that an item waits for nobody, or passes somebody.
+//! Transactions of two runtimes that meet over one row, in both orders: a third one holds the row until they stand in
+//! line. What must never happen is that an item waits for nobody, or passes somebody.
 
 use std::future::Future;
 use std::pin::pin;
@@ -57,7 +57,8 @@ async fn hold(holder: &mut Tampering, held: &str) {
     holder.count(&format!("SELECT count(*) FROM ({held} FOR UPDATE) AS held")).await;
 }
 
-/// Does `one` while the rows that `held` selects are held: it has to wait for them. Returns how the one who waits sees others, too.
+/// Does `one` while the rows that `held` selects are held: it has to wait for them. Returns how the one who waits sees
+/// others, too.
 async fn waits_for<A>(fixture: &Fixture, held: &str, one: impl Future<Output = A>) -> (A, String) {
     let mut holder = Tampering::with(fixture).await;
     let mut watcher = Tampering::with(fixture).await;
@@ -290,8 +291,8 @@ async fn a_generation_comes_while_the_active_one_ends() {
     }
 }
 
-// COA-3: who waits for the line too long comes behind those who wait there by then. What was queued is the active one when it comes,
-// and is not superseded.
+// COA-3: who waits for the line too long comes behind those who wait there by then. What was queued is the active one
+// when it comes, and is not superseded.
 #[tokio::test]
 async fn a_generation_that_waited_too_long_comes_behind_the_end() {
     let (first, second) = two_with(Duration::from_secs(1)).await;
@@ -319,8 +320,8 @@ async fn a_generation_that_waited_too_long_comes_behind_the_end() {
     first.assert_counted().await;
 }
 
-// MAT-2: what admits a delivery is held while it is stored. An activation that is under way is waited for, and so is one who takes a
-// namespace away.
+// MAT-2: what admits a delivery is held while it is stored. An activation that is under way is waited for, and so is
+// one who takes a namespace away.
 #[tokio::test]
 async fn a_delivery_waits_for_whoever_has_its_pack_or_its_namespace() {
     let (first, second) = two().await;

@@ -10,8 +10,8 @@ use crate::store::stored::values;
 use crate::store::unit::{Terms, Unit};
 use crate::store::{claiming, finalize};
 
-/// How often an operation is measured. The first time, statements are prepared and pages are read. Also later an engine may do
-/// something beside it now and then, which only ever adds; so the least of several counts.
+/// How often an operation is measured. The first time, statements are prepared and pages are read. Also later an engine
+/// may do something beside it now and then, which only ever adds; so the least of several counts.
 const TIMES: usize = 4;
 
 /// What the operations of the queue cost.
@@ -137,8 +137,9 @@ impl Fixture {
                     true
                 });
             }
-            // When a table's definition falls out of the server's cache, because other databases are used beside this one, the
-            // next statement reads its statistics again, some fifty rows, and they would count as the statement's.
+            // When a table's definition falls out of the server's cache, because other databases are used beside this
+            // one, the next statement reads its statistics again, some fifty rows, and they would count as the
+            // statement's.
             Tampering::MariaDb(_) => tampering.execute("SET SESSION use_stat_tables = NEVER").await,
         }
         let mut connection = tampering.connection();

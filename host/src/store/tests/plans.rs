@@ -1,4 +1,5 @@
-//! How SQLite goes about the statements of the queue. It keeps no statistics here, so a plan does not change with what is stored.
+//! How SQLite goes about the statements of the queue. It keeps no statistics here, so a plan does not change with what
+//! is stored.
 
 use expect_test::{Expect, expect};
 

@@ -349,8 +349,8 @@ async fn what_is_due_after_a_while_is_so_by_the_databases_clock_whatever_a_runti
     is_now(entry(ids[1]).await.eligible_at, before);
 }
 
-/// A way to the server that may fall silent under a question: then nothing comes through any more on that connection, without
-/// a word. Others get through.
+/// A way to the server that may fall silent under a question: then nothing comes through any more on that connection,
+/// without a word. Others get through.
 struct SilentWay {
     url: String,
     /// Whether the next connection that is asked about bodies falls silent.

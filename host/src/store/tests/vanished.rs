@@ -1,4 +1,5 @@
-//! Hosts and servers that say nothing more. Nobody waits for them for long, and whether something was committed is said as it is.
+//! Hosts and servers that say nothing more. Nobody waits for them for long, and whether something was committed is said
+//! as it is.
 
 use std::path::PathBuf;
 
@@ -132,7 +133,8 @@ async fn proxied(client: UnixStream, server: UnixStream, silent: watch::Sender<b
     }
 }
 
-// ADM-3, TL-7: a server that does not answer is not waited for longer than a lease allows, and what became of a commit is not guessed.
+// ADM-3, TL-7: a server that does not answer is not waited for longer than a lease allows, and what became of a commit
+// is not guessed.
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up_and_found_again() {
     let url = mariadb::create_database();

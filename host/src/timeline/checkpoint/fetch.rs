@@ -71,8 +71,8 @@ impl Checkpoints {
         self.store.checkpoints_of(shard).await
     }
 
-    /// Fetches a checkpoint into `path`, whole and checked, or leaves nothing there. It is of no use unless lanes are told apart
-    /// in it as `ordering` stands for.
+    /// Fetches a checkpoint into `path`, whole and checked, or leaves nothing there. It is of no use unless lanes are
+    /// told apart in it as `ordering` stands for.
     pub(in crate::timeline) async fn fetch(
         &self,
         row: &CheckpointRow,

@@ -189,7 +189,8 @@ impl Checkpoints {
                     let paths = manifest.files.iter().map(|file| self.file_path(row.shard, file.epoch, &file.digest));
                     needed.extend(paths);
                 }
-                // It lies elsewhere; or this owner has lost the shard, and a successor has replaced it that uses its files.
+                // It lies elsewhere; or this owner has lost the shard, and a successor has replaced it that uses its
+                // files.
                 Err(super::Refused::Missing) => unknown_through = unknown_through.max(Some(row.epoch)),
                 Err(refused) => {
                     let reason = refused.as_str();

@@ -4,8 +4,9 @@
 //!   copy (links, on this disk) ──> digests ──> files ──> manifest ──> recorded in SQL ──> what is not needed is removed
 //! ```
 //!
-//! A checkpoint is a manifest, which names files by their digests, and those files. A file that an earlier checkpoint has is
-//! not uploaded again. Objects lie under the store's identity, the shard, and the epoch of the owner that wrote them:
+//! A checkpoint is a manifest, which names files by their digests, and those files. A file that an earlier checkpoint
+//! has is not uploaded again. Objects lie under the store's identity, the shard, and the epoch of the owner that wrote
+//! them:
 //!
 //! ```text
 //!   {store}/shard-00003/{epoch}/{digest}.file
@@ -13,14 +14,15 @@
 //! ```
 //!
 //! Invariants:
-//! - What counts is what SQL has recorded, under the shard's lease and with the manifest's digest. An owner that has lost its
-//!   lease may go on writing objects, and nobody will ever read them. A crash before the record leaves objects that a later
-//!   owner removes; a crash after it leaves a checkpoint, and older objects that a later owner removes.
-//! - An owner removes objects of its own epoch and of earlier ones only, and none that a checkpoint names which counted when
-//!   SQL last said that the shard was its own. So one that does not know yet that it has lost its lease removes nothing that
-//!   its successors need: they refer to files of their own epochs, and to files that counted when they began.
-//! - Every byte is checked against its digest before RocksDB sees it. What does not fit is refused, loudly, and the next older
-//!   checkpoint is tried; without one, the index is built from SQL.
+//! - What counts is what SQL has recorded, under the shard's lease and with the manifest's digest. An owner that has
+//!   lost its lease may go on writing objects, and nobody will ever read them. A crash before the record leaves objects
+//!   that a later owner removes; a crash after it leaves a checkpoint, and older objects that a later owner removes.
+//! - An owner removes objects of its own epoch and of earlier ones only, and none that a checkpoint names which counted
+//!   when SQL last said that the shard was its own. So one that does not know yet that it has lost its lease removes
+//!   nothing that its successors need: they refer to files of their own epochs, and to files that counted when they
+//!   began.
+//! - Every byte is checked against its digest before RocksDB sees it. What does not fit is refused, loudly, and the
+//!   next older checkpoint is tried; without one, the index is built from SQL.
 //! - A shard's writer waits for none of this. One part of one file a runtime is in memory at a time.
 
 mod client;

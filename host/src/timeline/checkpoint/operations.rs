@@ -1,7 +1,7 @@
 //! Requests to the object store that are under way: bounded, each in time, and counted.
 //!
-//! Who restores a shard has places that nobody else takes: shards come back however much is being uploaded. What finds no
-//! place waits for one, and each that is taken is given back within [`REQUEST_TIME_MAX`].
+//! Who restores a shard has places that nobody else takes: shards come back however much is being uploaded. What finds
+//! no place waits for one, and each that is taken is given back within [`REQUEST_TIME_MAX`].
 
 use std::future::Future;
 use std::time::Duration;

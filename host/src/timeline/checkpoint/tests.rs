@@ -1,4 +1,5 @@
-//! Checkpoints over the object store's own in-memory and local implementations, with a real store that says what counts.
+//! Checkpoints over the object store's own in-memory and local implementations, with a real store that says what
+//! counts.
 
 mod bucket;
 mod server;

@@ -11,8 +11,8 @@ use crate::timeline::keys::{self, ClaimKey, Family, LaneNumber, Position};
 use crate::timeline::values::{Entry, Place, ShardState, write_lane, write_vacant_lane};
 
 /// A batch that is being put together. What it holds is not seen by reads before it is committed, but for the lanes'
-/// lengths and beginnings, which are kept in memory. A step that is not committed leaves those wrong: the index must then
-/// not be used any more.
+/// lengths and beginnings, which are kept in memory. A step that is not committed leaves those wrong: the index must
+/// then not be used any more.
 pub(in crate::timeline) struct Step<'a> {
     database: &'a Database,
     state: &'a mut ShardState,
@@ -28,11 +28,12 @@ impl<'a> Step<'a> {
         Self { database, state, lanes, expiry_start, touched: Vec::new(), batch: WriteBatch::new() }
     }
 
-    /// The number of a lane, which is a new one if it is met for the first time: then this step records it, whatever else
-    /// becomes of the lane.
+    /// The number of a lane, which is a new one if it is met for the first time: then this step records it, whatever
+    /// else becomes of the lane.
     ///
-    /// One key more than there are lanes for shares a lane. It goes on to as long as anything is in that lane, or was claimed
-    /// from it, which `is_busy` says: were it given a lane of its own before, it would be in two, and in no order.
+    /// One key more than there are lanes for shares a lane. It goes on to as long as anything is in that lane, or was
+    /// claimed from it, which `is_busy` says: were it given a lane of its own before, it would be in two, and in no
+    /// order.
     pub(in crate::timeline) fn lane_number(
         &mut self,
         name: &LaneName,

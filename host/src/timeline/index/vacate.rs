@@ -1,8 +1,8 @@
 //! Lanes of one ordering key that nobody needs: their numbers are given to other keys of the same destination.
 //!
-//! Keys come and go, and each has a lane of its own as long as there are lanes enough; without this, the first keys that
-//! a shard ever met would keep theirs for good, and later ones would share a few. A number stays within its namespace and
-//! destination, so that its limits, weight, gate and circuit are the next key's as well.
+//! Keys come and go, and each has a lane of its own as long as there are lanes enough; without this, the first keys
+//! that a shard ever met would keep theirs for good, and later ones would share a few. A number stays within its
+//! namespace and destination, so that its limits, weight, gate and circuit are the next key's as well.
 
 use super::Index;
 use crate::model::destination_lane::OrderingDomain;
@@ -13,8 +13,9 @@ use crate::timeline::keys::LaneNumber;
 pub(in crate::timeline) const LANES_KEPT: usize = 1_024;
 
 impl Index {
-    /// Looks at `lanes_max` lanes from number `from` on and takes the names of those away that are of one key, have an empty
-    /// line, and of which `is_idle` says that nothing else is known. Returns how many it looked at, and where to go on.
+    /// Looks at `lanes_max` lanes from number `from` on and takes the names of those away that are of one key, have an
+    /// empty line, and of which `is_idle` says that nothing else is known. Returns how many it looked at, and where to
+    /// go on.
     pub(in crate::timeline) fn vacate(
         &mut self,
         from: LaneNumber,

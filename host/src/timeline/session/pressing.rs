@@ -1,5 +1,5 @@
-//! What presses on a shard: what its host is short of, how its own index keeps up, and which of its attempts have no outcome
-//! on record. It bounds what is claimed, and what is new in the index; outcomes, control and the lease go on.
+//! What presses on a shard: what its host is short of, how its own index keeps up, and which of its attempts have no
+//! outcome on record. It bounds what is claimed, and what is new in the index; outcomes, control and the lease go on.
 
 use std::time::Duration;
 
@@ -41,13 +41,14 @@ impl Session {
         open_max.saturating_sub(self.claims.with_publisher())
     }
 
-    /// Whether a page of the feed may be applied. Before the shard has caught up nothing else is written, and RocksDB itself
-    /// sets the pace.
+    /// Whether a page of the feed may be applied. Before the shard has caught up nothing else is written, and RocksDB
+    /// itself sets the pace.
     pub(super) fn takes_new(&self) -> bool {
         !self.caught_up || self.pressing.supply.index_takes_new()
     }
 
-    /// Whether a checkpoint may be begun that nobody asked for: while it is uploaded, it keeps files that the index has let go.
+    /// Whether a checkpoint may be begun that nobody asked for: while it is uploaded, it keeps files that the index has
+    /// let go.
     pub(super) fn has_disk_for_checkpoints(&self) -> bool {
         self.pressing.supply.level(Resource::Disk) < Level::Exhausted
     }

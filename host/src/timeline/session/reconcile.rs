@@ -1,15 +1,16 @@
 //! What an index that was found does not know: what its owner of then, or others after it, recorded about attempts.
 //!
-//! The feed tells of messages and of commands. Admissions, outcomes and expiries are not in it: their row keeps its sequence
-//! number, and only the owner that recorded them has them in its index. A checkpoint has none of those that came after it, and
-//! after a power cut the owner's own index may have lost its last.
+//! The feed tells of messages and of commands. Admissions, outcomes and expiries are not in it: their row keeps its
+//! sequence number, and only the owner that recorded them has them in its index. A checkpoint has none of those that
+//! came after it, and after a power cut the owner's own index may have lost its last.
 //!
-//! Nothing is attempted before it is due. So an outcome can be missing only where a message was due: of a line in order of
-//! time, those that are eligible by now; of an ordered lane's line, its first ones, up to the first of which nothing is missing.
-//! These are compared with their rows, in pages; the rest, however long the line, is not looked at. What has merely ended is
-//! no danger (its admission is refused); what waits for its next attempt, or for an operator, is.
+//! Nothing is attempted before it is due. So an outcome can be missing only where a message was due: of a line in order
+//! of time, those that are eligible by now; of an ordered lane's line, its first ones, up to the first of which nothing
+//! is missing. These are compared with their rows, in pages; the rest, however long the line, is not looked at. What
+//! has merely ended is no danger (its admission is refused); what waits for its next attempt, or for an operator, is.
 //!
-//! What was in flight has its own way (`recovery`), and so has what only waits to expire: the store says whether it does.
+//! What was in flight has its own way (`recovery`), and so has what only waits to expire: the store says whether it
+//! does.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -25,7 +26,8 @@ use crate::timeline::values::Entry;
 const PAGE_ROWS_MAX: usize = 512;
 /// Those of one ordered lane in a page: mostly, nothing is missing of the first.
 const ORDERED_ROWS_MAX: usize = 4;
-/// How much later than now a message may be eligible and is compared all the same: other owners' clocks may have been ahead.
+/// How much later than now a message may be eligible and is compared all the same: other owners' clocks may have been
+/// ahead.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// A line that is not compared to its end yet.
@@ -72,7 +74,8 @@ impl Session {
         Ok(entries)
     }
 
-    /// Compares what stands in lines with what their rows say. Lines that are to be compared further go back to `lines`.
+    /// Compares what stands in lines with what their rows say. Lines that are to be compared further go back to
+    /// `lines`.
     async fn compare(&mut self, page: Vec<(Line, Vec<Entry>)>, lines: &mut VecDeque<Line>) -> Result<(), End> {
         let ids: Vec<MessageId> = page.iter().flat_map(|(_, entries)| entries).map(|entry| entry.id).collect();
         if ids.is_empty() {

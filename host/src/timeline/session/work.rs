@@ -41,8 +41,8 @@ const ROW_BYTES: usize = size_of::<MessageEntry>() + 256;
 /// A claim, with what the publisher holds for it but the message's body.
 pub(super) const CLAIM_BYTES: usize = 1_024;
 
-/// The work classes of a shard that may have claimed `claimed_max` messages at once, each of which has a place to settle
-/// in, and whose queues may take up `queue_bytes`.
+/// The work classes of a shard that may have claimed `claimed_max` messages at once, each of which has a place to
+/// settle in, and whose queues may take up `queue_bytes`.
 pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Result<WorkPlan, UnfitPlan> {
     let kept =
         |weight, queue: Amount, turn_max, turn_time| WorkShare { weight, queue, turn_max, turn_time, reserve: queue };

@@ -145,8 +145,8 @@ impl Shard {
         }
     }
 
-    /// Sets a torn index aside. Checkpoints may have been made of what is torn in it: none of them counts any more, and the
-    /// index is built from the store's rows.
+    /// Sets a torn index aside. Checkpoints may have been made of what is torn in it: none of them counts any more, and
+    /// the index is built from the store's rows.
     async fn set_aside(&self, lease: ShardLease, signals: &Signals) {
         match quarantine::set_aside(self.id, &self.path, lease.epoch) {
             Ok(None) => return,

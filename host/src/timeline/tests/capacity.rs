@@ -1,4 +1,5 @@
-//! What a host is short of, and what a shard makes of it: less is sent at once, or nothing, and everything else goes on.
+//! What a host is short of, and what a shard makes of it: less is sent at once, or nothing, and everything else goes
+//! on.
 
 use rustix::process::Resource::Nofile;
 use rustix::process::{Rlimit, getrlimit, setrlimit};
@@ -26,8 +27,8 @@ async fn until_view(running: &Running, holds: impl Fn(&ShardView) -> bool) {
     .await;
 }
 
-/// A floor that lies so many times above what is free. The limit is as high as it may be, for nobody beside this test to change
-/// it meanwhile.
+/// A floor that lies so many times above what is free. The limit is as high as it may be, for nobody beside this test
+/// to change it meanwhile.
 fn times_what_is_free(times: u64) -> Floors {
     let Rlimit { maximum, .. } = getrlimit(Nofile);
     setrlimit(Nofile, Rlimit { current: maximum, maximum }).unwrap();

@@ -40,7 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store, of one shard unless it is shared, a receiver, and destinations `ok`, `hold`, `fail` and whatever a test adds.
+/// A store, of one shard unless it is shared, a receiver, and destinations `ok`, `hold`, `fail` and whatever a test
+/// adds.
 struct World {
     shared: Fixture,
     clock: Arc<ManualClock>,
@@ -186,8 +187,8 @@ impl World {
     async fn barrier(&mut self) {
         let barrier = self.emit_one("ok", self.now()).await;
         let arrived = loop {
-            // A claim that was put off, because a lease was about to end or the store was busy, is made again when time has
-            // passed: now and then a little does.
+            // A claim that was put off, because a lease was about to end or the store was busy, is made again when time
+            // has passed: now and then a little does.
             tokio::select! {
                 arrived = self.receiver.next() => break arrived,
                 () = env::sleep(BARRIER_LOOK) => self.clock.advance(SECOND / 10),

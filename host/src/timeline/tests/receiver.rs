@@ -1,5 +1,6 @@
 //! A destination on loopback. What it does is the last part of the URL's path: `ok` takes it, `hold` answers when it is
-//! let, `fail` fails while it is told to, `refuse` never takes it, `gone` is gone while `fail` fails, `busy` asks to be left alone.
+//! let, `fail` fails while it is told to, `refuse` never takes it, `gone` is gone while `fail` fails, `busy` asks to be
+//! left alone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

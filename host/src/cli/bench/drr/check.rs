@@ -1,7 +1,9 @@
-//! `forebay bench drr --check`: two-level sharing over random configurations, held against its bounds until the time is over.
+//! `forebay bench drr --check`: two-level sharing over random configurations, held against its bounds until the time is
+//! over.
 //!
-//! A configuration has its seed: a violation names it, and `--seed` begins with it again. Arrivals are random too: lanes run
-//! dry and come back, and only what a lane is owed while it always has something to send is held against the bound.
+//! A configuration has its seed: a violation names it, and `--seed` begins with it again. Arrivals are random too:
+//! lanes run dry and come back, and only what a lane is owed while it always has something to send is held against the
+//! bound.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -49,7 +49,8 @@ async fn what_the_schema_lacks_is_a_gap_and_a_store_that_does_not_answer_is_none
     assert_eq!(fixture.store.confirm_claims().await.unwrap(), None);
 }
 
-// RDY-1, RDY-3: Events of a pack that lack their WorkItem are found, also later ones and those of before, and so is the repair.
+// RDY-1, RDY-3: Events of a pack that lack their WorkItem are found, also later ones and those of before, and so is the
+// repair.
 #[tokio::test]
 async fn a_gap_in_the_coverage_is_found_while_the_database_is_used_and_so_is_its_repair() {
     let fixture = start().await;

@@ -189,7 +189,8 @@ async fn a_crash_around_the_end_of_a_generation_leaves_one_active() {
     }
 }
 
-// COA-3, CLM-5: a host that dies with the active generation leaves it to the next, and the successor waits for that one.
+// COA-3, CLM-5: a host that dies with the active generation leaves it to the next, and the successor waits for that
+// one.
 #[tokio::test]
 async fn whoever_takes_the_active_generation_over_activates_its_successor() {
     let fixture = start().await;

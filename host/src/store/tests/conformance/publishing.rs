@@ -97,7 +97,8 @@ async fn the_feed_holds_every_command_in_the_order_of_its_commits() {
     assert!(fixture.store.feed(ShardId(1 - shard.0), 0, false, 100).await.unwrap().entries.is_empty());
 }
 
-// TL-2: a snapshot may hold a transaction and lack one that it had waited for. Whoever read on behind it would never see the other.
+// TL-2: a snapshot may hold a transaction and lack one that it had waited for. Whoever read on behind it would never
+// see the other.
 #[tokio::test]
 async fn a_page_of_the_feed_ends_where_the_shard_ended_before_it_was_read() {
     let fixture = start().await;

@@ -178,7 +178,8 @@ impl History {
         self.fixture.advance(Duration::from_secs(self.random.random_range(1..20)));
     }
 
-    /// The answer of the next transaction gets lost, or the process ends and begins anew: what it held is left to its leases.
+    /// The answer of the next transaction gets lost, or the process ends and begins anew: what it held is left to its
+    /// leases.
     async fn disturb(&mut self) {
         match self.random.random_range(0..6) {
             0..=3 => {
@@ -246,14 +247,15 @@ impl History {
     }
 }
 
-/// Rows whose blockers are not the lanes of which they are not the head, and rows that are blocked by nobody or free though
-/// somebody blocks them.
+/// Rows whose blockers are not the lanes of which they are not the head, and rows that are blocked by nobody or free
+/// though somebody blocks them.
 const MISCOUNTED: &str = "\
     SELECT count(*) FROM work_item WHERE state < 4 AND (blockers <> (SELECT count(*) FROM lane \
     WHERE lane.id IN (work_item.source_lane_id, work_item.delivery_lane_id) AND lane.head <> work_item.ordinal) \
     OR (state = 0) <> (blockers > 0))";
 
-/// Generations of projections that are active and may not be, or are not and should be; and lines in which more than one is queued.
+/// Generations of projections that are active and may not be, or are not and should be; and lines in which more than
+/// one is queued.
 const MISACTIVATED: &str = "\
     SELECT (SELECT count(*) FROM work_item WHERE projection_key IS NOT NULL \
     AND (projection_active_key IS NOT NULL) <> (state IN (1, 2, 3) OR (state = 5 AND source_lane_id IS NOT NULL))) \
@@ -297,8 +299,8 @@ async fn events(tampering: &mut Tampering) -> Vec<(i64, String)> {
     rows.iter().map(|row| (row.value(0).unwrap(), row.value(1).unwrap())).collect()
 }
 
-// COA-4: whatever happens to its work, replays and supersession too. The database itself refuses to change an Event here, so that
-// whoever tried would have been told.
+// COA-4: whatever happens to its work, replays and supersession too. The database itself refuses to change an Event
+// here, so that whoever tried would have been told.
 #[tokio::test]
 async fn no_event_is_written_after_it_was_stored() {
     let mut history = History::begin(7).await;
@@ -328,8 +330,8 @@ async fn no_event_is_written_after_it_was_stored() {
     tampering.close().await;
 }
 
-// STA-1: what a snapshot may say for a moment that holds a claim and lacks the delivery that it had waited for. If it stays so, it is no
-// secret: it is counted, and told by those who compare.
+// STA-1: what a snapshot may say for a moment that holds a claim and lacks the delivery that it had waited for. If it
+// stays so, it is no secret: it is counted, and told by those who compare.
 #[tokio::test]
 async fn a_count_that_is_below_zero_keeps_nobody_from_working_and_is_told() {
     let recorder = PrometheusBuilder::new().build_recorder();

@@ -102,8 +102,8 @@ async fn a_sweep_is_bounded_and_comes_round() {
     assert_eq!(cursor, SweepCursor::default());
 }
 
-// CLM-3: a row that says that it waits for nobody, behind somebody: who ends before it is told, nobody else is hurt, and the sweep puts it
-// right.
+// CLM-3: a row that says that it waits for nobody, behind somebody: who ends before it is told, nobody else is hurt,
+// and the sweep puts it right.
 #[tokio::test]
 async fn one_who_waits_and_counts_nobody_hurts_only_the_one_before_it() {
     let fixture = start().await;

@@ -23,7 +23,8 @@ async fn bound(tampering: &mut Tampering) {
     }
 }
 
-/// Calls all at once, and those again that were told to come again. Returns what each came to, and how many had to come again.
+/// Calls all at once, and those again that were told to come again. Returns what each came to, and how many had to come
+/// again.
 async fn call_all<A: Send + 'static, F>(
     calls: Vec<Arc<dyn Fn() -> F + Send + Sync>>,
 ) -> (Vec<Result<A, StoreError>>, usize)

@@ -1,5 +1,5 @@
-//! A server that speaks S3 and is of somebody else's making, where one is installed: `moto_server` (`pip install 'moto[server]'`).
-//! It is started for one test, on a port of its own, and ends with it.
+//! A server that speaks S3 and is of somebody else's making, where one is installed: `moto_server` (`pip install
+//! 'moto[server]'`). It is started for one test, on a port of its own, and ends with it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,7 +25,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one that has a bucket of this name. `None`, with the reason on the test's output, where none is installed.
+    /// Starts one that has a bucket of this name. `None`, with the reason on the test's output, where none is
+    /// installed.
     pub(super) async fn start(bucket: &str) -> Option<Self> {
         let Some(program) = installed() else {
             println!("skipped: {NAME} is not installed (pip install 'moto[server]'), and MOTO_SERVER names none");

@@ -35,7 +35,8 @@ impl Bench {
     }
 }
 
-/// Lanes with something due each, against which each reason stands that a lane can have, and one against which none does.
+/// Lanes with something due each, against which each reason stands that a lane can have, and one against which none
+/// does.
 fn held_by_everything() -> Bench {
     let ordered = Destination { ordering: Ordering::Exact, ..destination("ordered") };
     let full = Destination { limits: LaneLimits { messages: 1, bytes: 1 << 20 }, ..destination("full") };
@@ -137,7 +138,8 @@ fn how_long_a_ready_lane_waits_to_be_served_is_measured_and_not_how_long_it_has_
         bench.emit("sink", 4, None);
         assert_eq!(bench.serve(2, NOW + SECOND, signals), 2);
     });
-    // 3 s until the first, 2 s until the second, 1 s once it was ready again; the fourth came in the same visit as the third.
+    // 3 s until the first, 2 s until the second, 1 s once it was ready again; the fourth came in the same visit as the
+    // third.
     let lines = ["forebay_timeline_service_gap_seconds_sum 6", "forebay_timeline_service_gap_seconds_count 3"];
     assert_shown(&shown, &lines.map(str::to_owned));
 }
