@@ -307,6 +307,9 @@ async fn checkpoints_are_made_by_themselves_while_anything_changes() {
     world.every = Some(60 * SECOND);
     let running = world.start().await;
     indexed(&mut world, 10).await;
+    // The outcome of what was sent to see that it is there is in it too.
+    let is_settled = async || view(&running).await.in_flight == 0;
+    until(is_settled).await;
     assert_eq!(world.store.checkpoints_of(SHARD).await.unwrap(), []);
     let count = async |count: usize| {
         until(async || {
@@ -325,6 +328,7 @@ async fn checkpoints_are_made_by_themselves_while_anything_changes() {
     let asked = make_checkpoint(&running).await;
     assert_eq!(asked.number, 2);
     indexed(&mut world, 10).await;
+    until(is_settled).await;
     running.advance(60 * SECOND);
     until(async || {
         running.timeline.wake();
