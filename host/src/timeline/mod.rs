@@ -26,6 +26,7 @@ mod capacity;
 mod checkpoint;
 mod claims;
 mod clock;
+mod compared;
 mod database;
 mod figures;
 mod frame;
@@ -45,6 +46,7 @@ mod shard;
 mod signals;
 mod source;
 mod values;
+mod watchers;
 
 pub use actor::{AFTER_PANIC, AfterTrouble, ShardTrouble};
 pub use capacity::Floors;
@@ -71,6 +73,7 @@ use self::inquiry::{Inquiries, Inquiry};
 use self::lease::LeaseKeeper;
 use self::placement::{Placement, Presence};
 use self::shard::Shard;
+use self::watchers::look_after;
 use crate::env::{self, Env};
 use crate::lanes::{Held, Supply, WorkPlan};
 use crate::model::destination::{Destinations, terms_of};
@@ -170,7 +173,10 @@ impl Timeline {
         let checkpoints = Arc::new(checkpoints.await.map_err(TimelineError)?);
         let (wake, woken) = watch::channel(0);
         let (gates_seen, gates) = watch::channel(None);
-        env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
+        let (of_store, until) = (store.clone(), stop.clone());
+        look_after("lane gates", gates_seen, stop.clone(), move |gates_seen| {
+            gates::watch_gates(of_store.clone(), gates_seen, until.clone())
+        });
         let time = time_source(&store, &env, &stop);
         let supply = watch_host(&options, &publisher, &memory, &stop);
         let presence =
@@ -333,7 +339,8 @@ fn watch_host(
     let (directory, floors) = (options.directory.clone(), options.floors);
     let figures = HostFigures { directory, floors, publisher: publisher.clone(), memory: Arc::clone(memory) };
     let (supply, measured) = watch::channel(figures.measure());
-    env::spawn("timeline capacity", figures.watch(supply, stop.clone()));
+    let until = stop.clone();
+    look_after("timeline capacity", supply, stop.clone(), move |supply| figures.clone().watch(supply, until.clone()));
     measured
 }
 
@@ -348,7 +355,10 @@ fn time_source(store: &Store, env: &Env, stop: &CancellationToken) -> TimeSource
         return TimeSource::System;
     }
     let (samples, seen) = watch::channel(None);
-    env::spawn("database clock", clock::watch_database(store.clone(), env.clone(), samples, stop.clone()));
+    let (store, env, until) = (store.clone(), env.clone(), stop.clone());
+    look_after("database clock", samples, stop.clone(), move |samples| {
+        clock::watch_database(store.clone(), env.clone(), samples, until.clone())
+    });
     TimeSource::Database(seen)
 }
 
