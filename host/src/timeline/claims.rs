@@ -280,11 +280,6 @@ impl Claims {
                 schedule.hold_back(number, now.earliest);
                 break;
             }
-            if !is_late && !schedule.fits(number, head.bytes) {
-                // It waits for what is in flight beside it, and pays once it is served.
-                schedule.deactivate(number);
-                break;
-            }
             // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
             match schedule.drr.charge(turn, message_cost(if is_late { 0 } else { head.bytes })) {
                 Charge::Served => {}
@@ -296,7 +291,8 @@ impl Claims {
                 continue;
             }
             let Ok(permit) = schedule.claim(number, head.bytes, now.earliest) else {
-                schedule.hold_back(number, now.earliest);
+                // It would be too large beside what is in flight.
+                schedule.deactivate(number);
                 break;
             };
             step.claim(&head)?;

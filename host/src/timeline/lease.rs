@@ -127,7 +127,7 @@ impl LeaseKeeper {
 pub(super) fn relied_until(
     holding: &Arc<watch::Receiver<Holding>>,
     lease: ShardLease,
-) -> impl Fn() -> Duration + Send + Sync + 'static {
+) -> impl Fn() -> Duration + Send + Sync + use<> {
     let holding = Arc::downgrade(holding);
     move || {
         let Some(holding) = holding.upgrade() else { return Duration::ZERO };

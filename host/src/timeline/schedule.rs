@@ -145,11 +145,6 @@ impl Schedule {
         [self.lanes[number.0 as usize].held(outlet, now), of_destination, awaited].into_iter().flatten().min()
     }
 
-    /// Whether a message of so many bytes has room in its lane; if not, the lane waits for what it has in flight.
-    pub(super) fn fits(&mut self, number: LaneNumber, bytes: u32) -> bool {
-        self.lanes[number.0 as usize].fits(bytes)
-    }
-
     /// Takes a permit for a message of a lane, or says what stands against it.
     pub(super) fn claim(&mut self, number: LaneNumber, bytes: u32, now: Timestamp) -> Result<Permit, Held> {
         let SharedOutlet { outlet, destination } = &mut self.outlets[self.outlet_of[number.0 as usize]];

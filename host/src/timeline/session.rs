@@ -14,6 +14,7 @@ mod draining;
 mod expiry;
 mod pressing;
 mod reconcile;
+mod resolving;
 mod time;
 mod view;
 mod work;
@@ -33,19 +34,18 @@ use self::pressing::Pressing;
 use self::view::Telling;
 use super::actor::Remains;
 use super::claims::Claims;
-use super::clock::{Gated, Interval, TimeSource, TrustedClock};
+use super::clock::{Gated, TimeSource, TrustedClock};
 use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
 use super::inquiry::Inquiry;
 use super::keys::LaneNumber;
 use super::lease::Holding;
-use super::recovery;
 use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::{Held, Supply, WorkClass, WorkPlan, WorkRound};
+use crate::lanes::{Held, Supply, WorkPlan, WorkRound};
 use crate::model::destination::{DESTINATION_PART, Destinations};
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
@@ -286,35 +286,6 @@ impl Session {
         self.index.own(lease.epoch)
     }
 
-    /// Settles what a dead owner left in flight. What the index does not know of others' attempts is found out later, if
-    /// it `may_differ` from the store.
-    pub(super) async fn recover(&mut self, lease: ShardLease, may_differ: bool) -> Result<(), End> {
-        if may_differ {
-            self.begin_comparing().await?;
-        }
-        let mut after = None;
-        loop {
-            let page = self.parts.store.publishing_entries(lease.shard, after, recovery::ROWS_MAX).await;
-            let rows = page.map_err(End::Store)?;
-            let Some(last) = rows.last() else { break };
-            after = Some(last.id);
-            tracing::info!(shard = lease.shard.0, messages = rows.len(), "attempts were left without an outcome");
-            let now = self.trusted_time().await?;
-            let (store, destinations) = (&self.parts.store, &self.parts.destinations);
-            let rows = recovery::conclude(store, lease, destinations, rows, now).await;
-            self.apply(&rows.map_err(End::Store)?, None)?;
-        }
-        while self.claims.unresolved() > 0 {
-            let before = self.claims.unresolved();
-            let now = self.trusted_time().await?;
-            self.resolve(lease, now).await?;
-            if self.claims.unresolved() == before {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Works until it has to end, then waits for what it has in flight.
     pub(super) async fn run(mut self, stop: &CancellationToken) -> End {
         let end = loop {
@@ -432,30 +403,6 @@ impl Session {
         if let Some(through) = through {
             step.applied(through);
         }
-        self.schedule.refresh(&mut step, now);
-        Ok(step.commit()?)
-    }
-
-    /// Ends claims that are with nobody.
-    async fn resolve(&mut self, lease: ShardLease, now: Interval) -> Result<(), End> {
-        let keys = self.claims.unresolved_ids(recovery::ROWS_MAX as usize);
-        let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
-        let (store, destinations) = (&self.parts.store, &self.parts.destinations);
-        let concluded = async {
-            let rows = store.message_entries(&ids).await?;
-            recovery::conclude(store, lease, destinations, rows, now).await
-        };
-        let rows = work::in_time(self.parts.work.share(WorkClass::OutcomeAndControl).turn_time, concluded).await;
-        let rows = match rows {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!(%error, "attempts without an outcome cannot be settled now");
-                return Ok(());
-            }
-        };
-        let now = self.now();
-        let mut step = self.index.begin();
-        self.claims.resolve(&mut step, &mut self.schedule, &keys, &rows);
         self.schedule.refresh(&mut step, now);
         Ok(step.commit()?)
     }

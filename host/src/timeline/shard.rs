@@ -174,7 +174,7 @@ impl Shard {
         self.remains.owning(lease);
         let tasks = &self.remains.tasks;
         let (holding, held) = watch::channel(held);
-        // Renews until this function's receiver is gone, so through the restoring and the draining as well.
+        // Renews until the session's receivers are gone, so through the restoring and the draining as well.
         let keeper = env::spawn("shard lease", tasks.track_future(self.keeper.clone().keep(holding)));
         let stop = self.stop.child_token();
         let moved = self.keeper.placement.clone().moved(self.id);
@@ -193,6 +193,7 @@ impl Shard {
         let _ = keeper.await;
         end
     }
+
     /// From the opening of the index until `stop`, or until the session ends by itself.
     async fn live(
         &self,

@@ -28,26 +28,36 @@ pub(super) fn look_after<T, F>(
     T: Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    env::spawn("timeline watcher", async move {
-        let mut panics = 0;
-        while panics < PANICS_MAX {
-            let lasting = env::deadline(FORGOTTEN_AFTER);
-            // It ends by itself with the stop alone, and what its panic said is logged where it happened.
-            if env::spawn(name, task(told.clone())).await.is_ok() {
-                return;
-            }
-            panics = if env::has_passed(lasting) { 1 } else { panics + 1 };
-            tokio::select! {
-                () = env::sleep(AGAIN_AFTER) => {}
-                () = stop.cancelled() => return,
-            }
+    env::spawn("timeline watcher", looked_after(name, told, stop, AGAIN_AFTER, task));
+}
+
+async fn looked_after<T, F>(
+    name: &'static str,
+    told: watch::Sender<T>,
+    stop: CancellationToken,
+    again_after: Duration,
+    task: impl Fn(watch::Sender<T>) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut panics = 0;
+    while panics < PANICS_MAX {
+        let lasting = env::deadline(FORGOTTEN_AFTER);
+        // It ends by itself with the stop alone, and what its panic said is logged where it happened.
+        if env::spawn(name, task(told.clone())).await.is_ok() {
+            return;
         }
-        tracing::error!(
-            task = name,
-            panics,
-            "a task that shards go by is given up: they do not go by its last word any more"
-        );
-    });
+        panics = if env::has_passed(lasting) { 1 } else { panics + 1 };
+        tokio::select! {
+            () = env::sleep(again_after) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+    tracing::error!(
+        task = name,
+        panics,
+        "a task that shards go by is given up: they do not go by its last word any more"
+    );
 }
 
 #[cfg(test)]
@@ -62,19 +72,21 @@ mod tests {
         let (told, seen) = watch::channel(0);
         let begun = Arc::new(AtomicU32::new(0));
         let counts = Arc::clone(&begun);
-        look_after("a task that panics", told, CancellationToken::new(), move |told| {
+        let stop = CancellationToken::new();
+        let task = move |told: watch::Sender<u32>| {
             let number = counts.fetch_add(1, Ordering::SeqCst);
             async move {
                 assert!(number >= times, "the test has it panic");
                 told.send_replace(number);
                 std::future::pending::<()>().await;
             }
-        });
+        };
+        env::spawn("looks after", looked_after("a task that panics", told, stop, Duration::ZERO, task));
         (seen, begun)
     }
 
     // WRK-1
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn what_panics_is_begun_again_and_goes_on_telling() {
         let (mut seen, _) = panics(PANICS_MAX - 1);
         seen.changed().await.unwrap();
@@ -82,7 +94,7 @@ mod tests {
     }
 
     // WRK-1
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn what_always_panics_is_given_up_for_all_to_see() {
         let (mut seen, begun) = panics(u32::MAX);
         assert!(seen.changed().await.is_err(), "its last word does not stand");

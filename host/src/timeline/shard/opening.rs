@@ -91,11 +91,16 @@ impl Shard {
         let ordering = ordering_fingerprint(&self.destinations);
         let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
         let found = || Index::open(&self.path, &self.memory, owner, feed_end);
+        // How far the index is that is let go for a checkpoint.
+        let mut kept = None;
         let reason = match found() {
-            Ok(index) if self.is_newest(&index, owner).await? => {
-                return Ok(Restored { index, from: RestoredFrom::Here });
+            Ok(index) => {
+                if self.is_newest(&index, owner).await? {
+                    return Ok(Restored { index, from: RestoredFrom::Here });
+                }
+                kept = Some(index.applied());
+                Unusable::OtherOwner
             }
-            Ok(_) => Unusable::OtherOwner,
             Err(reason) => reason,
         };
         if reason == Unusable::Torn {
@@ -110,8 +115,11 @@ impl Shard {
                 signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });
             }
-            // What was found and is older than a checkpoint that cannot be had is better than none.
-            if let Ok(index) = found() {
+            // What was found, and is older than a checkpoint that cannot be had, is better than none.
+            if kept.is_some()
+                && let Ok(index) = found()
+                && Some(index.applied()) == kept
+            {
                 return Ok(Restored { index, from: RestoredFrom::Here });
             }
             signals.restored(RestoredFrom::Store);

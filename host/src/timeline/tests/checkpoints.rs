@@ -276,8 +276,12 @@ async fn crash_while_restoring(batches: usize, side: Side) -> bool {
 
     fuse::lay(&shard_path(&world), batches, side);
     let running = world.start_on("timeline", Arc::clone(&world.clock), 16).await;
+    let brought_in = async {
+        running.until_active().await;
+        until(async || view(&running).await.pending == 1 + 3).await;
+    };
     tokio::select! {
-        () = running.until_active() => {}
+        () = brought_in => {}
         () = running.timeline.stopped() => {}
     }
     let crashed = !fuse::remove(&shard_path(&world));
@@ -460,8 +464,8 @@ async fn a_shard_that_comes_back_finds_its_index_and_what_others_recorded_since(
 async fn what_is_due_and_paused_is_not_looked_at_before_others_are_served() {
     let mut world = World::new().await;
     world.add("shut", "ok", |_| {});
-    let running = world.start().await;
     world.set_gate("shut", None, Gate::Paused).await;
+    let running = world.start().await;
     let paused = world.emit((0..700).map(|_| world.message("shut", world.now())).collect()).await;
     world.barrier().await;
     until(async || view(&running).await.in_flight == 0).await;
