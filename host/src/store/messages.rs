@@ -13,6 +13,7 @@ use super::writer::Control;
 use super::{ShardId, ShardLease, Store, StoreError};
 use crate::model::event::Header;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
+pub use crate::model::message::Resolution;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
 use bytes::Bytes;
@@ -112,31 +113,6 @@ pub enum Redriven {
     Expired(Timestamp),
     /// There is no such message.
     NotFound,
-}
-
-/// What an operator found out about a message whose outcome nobody knew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    /// Nothing: it is tried again, with the same idempotency key.
-    Retry,
-    /// The destination took it.
-    Published,
-    /// The destination did not take it, and it is not tried again.
-    Dead,
-}
-
-impl Resolution {
-    /// Every resolution.
-    pub const ALL: [Resolution; 3] = [Resolution::Retry, Resolution::Published, Resolution::Dead];
-
-    /// The word for it on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Resolution::Retry => "retry",
-            Resolution::Published => "published",
-            Resolution::Dead => "dead",
-        }
-    }
 }
 
 /// What became of a resolution.
