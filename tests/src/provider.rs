@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay::cli::rig::github::{Delivery, push_body};
-use forebay::cli::rig::http::Connection;
-use forebay::cli::rig::site::NAMESPACE;
+use forebay::rig::github::{Delivery, push_body};
+use forebay::rig::http::Connection;
+use forebay::rig::site::NAMESPACE;
 use forebay::env::{self, Env};
 use forebay::model::time::Timestamp;
 use http::StatusCode;

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::cli::rig::http;
+use crate::rig::http;
 use crate::config::InboundConfig;
 use crate::execute::SLOTS_SAFE_MAX;
 

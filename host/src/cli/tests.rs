@@ -9,7 +9,7 @@ use super::client::refusal;
 use super::exit::Failure;
 use super::message::parse_delay_ms;
 use super::output::{Table, fields, printable_lines};
-use super::rig;
+use crate::rig;
 use super::{Cli, run};
 use crate::app::{App, Config, FlagSetting, Launch, Running, Sources};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay::cli::rig::mariadb::MariaDb;
+use forebay::rig::mariadb::MariaDb;
 use forebay::env;
 use forebay_tests::audit;
 use forebay_tests::canceller::Canceller;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
 
 use super::report::Machine;
-use crate::cli::rig::github::push_body;
+use crate::rig::github::push_body;
 use crate::env::{self, Env};
 use crate::guest::{Bare, Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackFile, Prepared, long_calls_max};
 use crate::model::event::{Event, Header};

@@ -13,8 +13,8 @@ use tokio::process::{Child, Command};
 use super::Shared;
 use super::load::{self, Load};
 use super::report::{Admitted, Machine};
-use crate::cli::rig::github::Delivery;
-use crate::cli::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
+use crate::rig::github::Delivery;
+use crate::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 use crate::env::Env;
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::outbound::{Answer, Lateness, Outbound, message};
 use super::queue::{self, Database, On};
 use super::report::Machine;
-use crate::cli::rig::mariadb::MariaDb;
+use crate::rig::mariadb::MariaDb;
 use crate::env::Env;
 use crate::model::message::NewMessage;
 

@@ -14,7 +14,7 @@ use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
-use crate::cli::rig::mariadb::MariaDb;
+use crate::rig::mariadb::MariaDb;
 use crate::env::{self, Env};
 use crate::model::destination::{Destination, Destinations, LaneLimits};
 use crate::model::destination_lane::Ordering;

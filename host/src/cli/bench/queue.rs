@@ -12,7 +12,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::cli::rig::mariadb::MariaDb;
+use crate::rig::mariadb::MariaDb;
 use crate::env::Env;
 use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::outcome::parse_time;
 use super::{Admitted, Stage, say};
-use crate::cli::rig::http::{self as rig_http, Answer};
+use crate::rig::http::{self as rig_http, Answer};
 use crate::env;
 
 /// How far ahead the first reminder is moved.

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::{Admitted, Stage, say};
 use crate::admin::wire::{EventDetail, MessageSummary, WorkItem};
-use crate::cli::rig::site::DESTINATION_SECRET;
+use crate::rig::site::DESTINATION_SECRET;
 use crate::env;
 use crate::model::time::Timestamp;
 

@@ -15,7 +15,7 @@ use crate::admin::wire;
 use crate::cli::client::Client;
 use crate::cli::exit::Failure;
 use crate::cli::fixture::{self, Fixture};
-use crate::cli::rig::http::{Answer, Connection};
+use crate::rig::http::{Answer, Connection};
 use crate::env::{self, Env};
 use crate::model::pack::Manifest;
 

@@ -9,7 +9,7 @@ use http::StatusCode;
 
 use super::say;
 use crate::cli::fixture::RecordedAnswer;
-use crate::cli::rig::receiver::{Received, Receiver, Reply};
+use crate::rig::receiver::{Received, Receiver, Reply};
 use crate::guest::ReadResponse;
 
 /// Answers still to be given, by pack and reader.

@@ -159,7 +159,7 @@ pub(super) fn first_secret(text: &str) -> anyhow::Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::rig::providers::Provider;
+    use crate::rig::providers::Provider;
     use crate::guest::parse_manifest;
     use crate::model::pack::Manifest;
 

@@ -7,6 +7,7 @@
 pub mod github;
 pub mod http;
 pub mod mariadb;
+pub mod optional;
 pub mod process;
 pub mod providers;
 pub mod receiver;
