@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
+use forebay::env;
+use forebay::guest::PackFile;
 use forebay::rig::github::push_body;
 use forebay::rig::http::Connection;
 use forebay::rig::site::NAMESPACE;
-use forebay::env;
-use forebay::guest::PackFile;
 use forebay_tests::world::{World, event_ids, signed};
 use forebay_tests::{paths, wait};
 use http::StatusCode;

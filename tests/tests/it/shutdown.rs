@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use forebay::env;
 use forebay::rig::github::push_body;
 use forebay::rig::http::Connection;
 use forebay::rig::receiver::Reply;
 use forebay::rig::site::NAMESPACE;
-use forebay::env;
 use forebay_tests::admin::count;
 use forebay_tests::unfinished::{REQUESTS_IN_FLIGHT, Unfinished};
 use forebay_tests::world::{World, event_ids, signed};
