@@ -1,4 +1,4 @@
-//! What a store must do, on any engine. Each engine has a file beside this folder, which includes the suite and says how
+//! What a store must do, on any engine. Each engine has a file next to this folder that includes the suite and says how
 //! a store of that engine is started (`start`, `start_with`).
 
 use super::*;
