@@ -11,7 +11,7 @@ use crate::model::destination_lane::{Gate, Ordering};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
-use crate::store::ShardId;
+use crate::store::{GateRow, ShardId};
 use crate::timeline::database::Memory;
 use crate::timeline::index::Owner;
 use crate::timeline::signals::Signals;
@@ -530,3 +530,34 @@ fn a_message_that_was_admitted_where_it_stood_is_asked_about_as_if_it_had_been_c
 
 /// How much later than now something expires.
 const LATE: Duration = Duration::from_secs(1);
+
+// LAN-3, WRK-1
+#[test]
+fn gates_that_were_set_are_taken_up_lane_by_lane_and_from_the_beginning_by_lanes_that_are_new() {
+    let mut bench = Bench::with(["a", "b", "c"].map(destination), 64);
+    let to = |name: &str, number: u8| MessageEntry {
+        destination: name.parse().unwrap(),
+        ..row(number, number.into(), 1, MessageState::Scheduled)
+    };
+    bench.apply(&[to("a", 1), to("b", 2)]);
+    let shut = |name: &str| GateRow {
+        destination: name.parse().unwrap(),
+        namespace: None,
+        gate: Gate::Paused,
+        reason: None,
+        changed_at: NOW,
+    };
+    bench.schedule.set_gates(Arc::new(["a", "b", "c"].map(shut).into_iter().collect()));
+    bench.apply(&[to("c", 3)]);
+    let gates = |bench: &Bench| bench.schedule.lanes().iter().map(|lane| lane.gate()).collect::<Vec<_>>();
+    assert_eq!(gates(&bench), [Gate::Open, Gate::Open, Gate::Paused]);
+    let mut step = bench.index.begin();
+    assert_eq!(bench.schedule.take_gates(&mut step, LaneNumber(0), 2), (2, Some(LaneNumber(2))));
+    assert_eq!(step.touched(), [LaneNumber(0), LaneNumber(1)]);
+    bench.schedule.refresh(&mut step, NOW);
+    step.commit().unwrap();
+    assert_eq!((gates(&bench), bench.claim()), (vec![Gate::Paused; 3], vec![]));
+    let mut step = bench.index.begin();
+    assert_eq!(bench.schedule.take_gates(&mut step, LaneNumber(2), 2), (1, None));
+    assert_eq!(step.touched(), [], "nothing about it has changed");
+}

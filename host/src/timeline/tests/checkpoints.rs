@@ -231,7 +231,7 @@ async fn outcomes_that_other_owners_recorded_after_the_checkpoint_are_brought_in
 /// The head of the ordered lane holds those behind it, and the retry waits for its time.
 async fn goes_on_after(world: &mut World, running: &Running, what: Interlude, later: Vec<MessageId>) {
     world.barrier().await;
-    world.store.resolve(what.line[0], crate::store::Resolution::Published, world.now()).await.unwrap();
+    world.store.resolve(what.line[0], crate::model::message::Resolution::Published, world.now()).await.unwrap();
     assert_eq!([world.receiver.next().await, world.receiver.next().await], what.line[1..]);
     let mut rest = later;
     rest.push(what.retried);
@@ -293,7 +293,7 @@ async fn crash_while_restoring(batches: usize, side: Side) -> bool {
     let context = format!("{side:?} batch {batches}");
     assert_eq!(world.entry(what.retried).await.attempt, 1, "{context}: its time has not come");
     assert_eq!(world.entry(what.published).await.attempt, 1, "{context}");
-    world.store.resolve(what.line[0], crate::store::Resolution::Published, world.now()).await.unwrap();
+    world.store.resolve(what.line[0], crate::model::message::Resolution::Published, world.now()).await.unwrap();
     assert_eq!([world.receiver.next().await, world.receiver.next().await], what.line[1..], "{context}");
     everything_arrives(&mut world, &running, vec![what.retried]).await;
     running.stop().await;
