@@ -331,8 +331,8 @@ async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
 }
 
-/// How often it is asked whether a message of this body may still be sent, if its time is over after each in turn: it is
-/// sent when there is none left.
+/// How often it is asked whether a message of this body may still be sent, if its time is over after each in turn: it
+/// is sent when there is none left.
 async fn looks_before_expiry(body: &'static [u8]) -> usize {
     let mut sink = Sink::start(|_| Answer::status(200)).await;
     let fixture = Fixture::new(&sink).await;

@@ -172,8 +172,8 @@ impl Claims {
         step.commit()
     }
 
-    /// Takes over a message that stands in its line, or is set aside, and was admitted all the same: whoever admitted it
-    /// does not know.
+    /// Takes over a message that stands in its line, or is set aside, and was admitted all the same: whoever admitted
+    /// it does not know.
     pub(super) fn take_over(
         &mut self,
         step: &mut Step<'_>,
@@ -371,7 +371,8 @@ impl Claims {
         sum
     }
 
-    /// The next messages whose claims are with nobody, `rows_max` at the most: those that stay so are in the way of none.
+    /// The next messages whose claims are with nobody, `rows_max` at the most: those that stay so are in the way of
+    /// none.
     pub(super) fn unresolved_ids(&mut self, rows_max: usize) -> Vec<ClaimKey> {
         let unresolved = self.claims.iter().filter(|(_, claim)| claim.permit.is_none());
         let mut keys: Vec<ClaimKey> = unresolved.map(|(key, _)| *key).collect();

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! An index that was not left in good order by the owner just before may lack what became of attempts. Comparing all of
-//! it with the store's rows before anybody is served would take as long as there are messages that are due; so each line
-//! is compared when its lane is to be served, a page at a time, and is served as far as it was. A lane that nobody may
-//! serve, for its gate is shut, waits for that; what it says of itself until then may be out of date.
+//! it with the store's rows before anybody is served would take as long as there are messages that are due; so each
+//! line is compared when its lane is to be served, a page at a time, and is served as far as it was. A lane that nobody
+//! may serve, for its gate is shut, waits for that; what it says of itself until then may be out of date.
 
 use std::collections::VecDeque;
 

@@ -61,8 +61,8 @@ pub(super) enum Unusable {
     OtherVersion,
     /// It tells lanes apart in another way: what keeps its order was configured anew.
     OtherOrdering,
-    /// It is of this owner or a later one, which its shard has not had yet; or its shard has had other owners since, and
-    /// one of them left a checkpoint in which there is more.
+    /// It is of this owner or a later one, which its shard has not had yet; or its shard has had other owners since,
+    /// and one of them left a checkpoint in which there is more.
     OtherOwner,
     /// It has applied more than the store has: the database was replaced.
     AheadOfStore,

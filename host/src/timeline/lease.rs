@@ -122,8 +122,9 @@ impl LeaseKeeper {
     }
 }
 
-/// Until when attempts of an owner may rely on its lease, whoever asks. They keep nothing alive: once the owner's session
-/// has ended its lease is renewed no more, however long its last attempts take, and what is not sent is not sent.
+/// Until when attempts of an owner may rely on its lease, whoever asks. They keep nothing alive: once the owner's
+/// session has ended its lease is renewed no more, however long its last attempts take, and what is not sent is not
+/// sent.
 pub(super) fn relied_until(
     holding: &Arc<watch::Receiver<Holding>>,
     lease: ShardLease,

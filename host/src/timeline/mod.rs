@@ -69,6 +69,7 @@ use self::capacity::HostFigures;
 use self::checkpoint::Checkpoints;
 use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
+use self::gates::Gates;
 use self::inquiry::{Inquiries, Inquiry};
 use self::lease::LeaseKeeper;
 use self::placement::{Placement, Presence};
@@ -172,11 +173,7 @@ impl Timeline {
         let checkpoints = Checkpoints::open(options.checkpoints.clone(), store.clone(), env.clone());
         let checkpoints = Arc::new(checkpoints.await.map_err(TimelineError)?);
         let (wake, woken) = watch::channel(0);
-        let (gates_seen, gates) = watch::channel(None);
-        let (of_store, until) = (store.clone(), stop.clone());
-        look_after("lane gates", gates_seen, stop.clone(), move |gates_seen| {
-            gates::watch_gates(of_store.clone(), gates_seen, until.clone())
-        });
+        let gates = watch_gates(&store, &stop);
         let time = time_source(&store, &env, &stop);
         let supply = watch_host(&options, &publisher, &memory, &stop);
         let presence =
@@ -327,6 +324,14 @@ fn placement(presence: Presence, stop: &CancellationToken) -> Placement {
     } else {
         Placement::alone(&presence.store)
     }
+}
+
+/// The gates that are not open; none before they were read.
+fn watch_gates(store: &Store, stop: &CancellationToken) -> watch::Receiver<Option<Arc<Gates>>> {
+    let (gates, seen) = watch::channel(None);
+    let (store, until) = (store.clone(), stop.clone());
+    look_after("lane gates", gates, stop.clone(), move |gates| gates::watch_gates(store.clone(), gates, until.clone()));
+    seen
 }
 
 /// What presses on every shard: known before the first one begins.

@@ -8,8 +8,8 @@ use crate::timeline::clock::Interval;
 use crate::timeline::recovery;
 
 impl Session {
-    /// Settles what a dead owner left in flight. What the index does not know of others' attempts is found out later, if
-    /// it `may_differ` from the store.
+    /// Settles what a dead owner left in flight. What the index does not know of others' attempts is found out later,
+    /// if it `may_differ` from the store.
     pub(in crate::timeline) async fn recover(&mut self, lease: ShardLease, may_differ: bool) -> Result<(), End> {
         if may_differ {
             self.begin_comparing().await?;

@@ -121,8 +121,8 @@ impl Session {
         signals.newest_checkpoint(newest.map(|row| (self.parts.env.now().since(row.created_at), row.bytes)));
     }
 
-    /// Calls `look` with each lane that is somebody's, of `lanes_max` from number `from` on. Says how many that were, and
-    /// where to go on, if there are more.
+    /// Calls `look` with each lane that is somebody's, of `lanes_max` from number `from` on. Says how many that were,
+    /// and where to go on, if there are more.
     fn each_lane(
         &self,
         from: LaneNumber,
