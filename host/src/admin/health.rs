@@ -37,7 +37,7 @@ pub fn describe() {
     describe_gauge!(
         OLDEST_UNCERTAIN,
         metrics::Unit::Seconds,
-        "Age of the oldest attempt whose outcome nobody knows and that an operator is asked about; 0 if there is none"
+        "Age of the oldest uncertain message that waits for an operator; 0 if there is none"
     );
     describe_counter!(STATS_FAILURES, "Scrapes whose counts by state could not be read");
 }

@@ -71,10 +71,10 @@ pub fn describe() {
     describe_gauge!("forebay_guest_generations", "Generations whose compiled code is in memory");
     describe_gauge!("forebay_guest_instances", "Guest instances that are being called");
     describe_gauge!("forebay_guest_calls_waiting", "Guest calls that wait for an instance");
-    describe_gauge!("forebay_stale_rows", "Work items in work whose lease ran out, over all hosts");
+    describe_gauge!("forebay_stale_rows", "Work items in processing whose lease has expired, over all hosts");
     describe_gauge!("forebay_readiness_gaps", "Confirmed gaps that keep work from being claimed");
     describe_counter!("forebay_pools_stopped_total", "Pools that a confirmed gap stopped");
-    describe_counter!(pool::REBUILDS, "Schedulers that were rebuilt; what is queued is never a reason");
+    describe_counter!(pool::REBUILDS, "Schedulers that were rebuilt, by reason");
 }
 
 /// What is supervised, and how.

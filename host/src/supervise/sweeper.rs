@@ -17,7 +17,7 @@ pub(super) struct Sweeper {
 impl Sweeper {
     /// Takes the metric's handle from the recorder that is installed now.
     pub(super) fn new() -> Self {
-        describe_counter!(REPAIRS, "Lanes that nobody would have let go on; more than 0 is a bug");
+        describe_counter!(REPAIRS, "Stuck lanes of work items that were repaired; more than 0 is a bug");
         Self { cursor: Mutex::default(), repairs: counter!(REPAIRS) }
     }
 

@@ -88,7 +88,7 @@ async fn what_cannot_be_understood_is_named() {
         400 {"error":{"code":"invalid","message":"parameter `limit`: it must be a whole number from 1 to 1000"}}
         400 {"error":{"code":"invalid","message":"parameter `limit`: it must be a whole number from 1 to 1000"}}
         400 {"error":{"code":"invalid","message":"parameter `after`: `msg_00000000000000000000000000000000` is not an event id: expected `evt_` and 32 hex digits"}}
-        400 {"error":{"code":"invalid","message":"parameter `colour` is not known here"}}
+        400 {"error":{"code":"invalid","message":"unknown parameter `colour`"}}
         400 {"error":{"code":"invalid","message":"parameter `limit` is given twice"}}
         400 {"error":{"code":"invalid","message":"the body is not what is expected: EOF while parsing a value at line 1 column 0"}}
         400 {"error":{"code":"invalid","message":"give either `due_at` or `delay_ms`"}}

@@ -142,7 +142,7 @@ async fn a_command_to_what_may_have_arrived_is_too_late_and_says_what_to_do() {
     for (what, body) in [("cancel", ""), ("reschedule", r#"{"delay_ms":1}"#)] {
         let answer = desk.post(&format!("/api/v1/messages/{id}/{what}"), body).await;
         expect![[
-            r#"409 {"error":{"code":"too_late","message":"it is too late: the message is retry_wait, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`","state":"retry_wait"}}"#
+            r#"409 {"error":{"code":"too_late","message":"it is too late: the message is retry_wait, and the outcome of an earlier attempt is unknown: ask the receiver, then run `forebay message resolve ID --as retry|published|dead`","state":"retry_wait"}}"#
         ]]
         .assert_eq(&shown(&answer));
     }

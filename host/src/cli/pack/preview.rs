@@ -13,28 +13,27 @@ use crate::cli::exit::Failure;
 use crate::cli::output::{print, printable_lines};
 
 pub(super) const HELP: &str = "\
-Both sides run now, in the host, over the same stored events, with the reads that were recorded; nothing is stored, sent, \
-read or logged.
+Both sides run now, in the host, over the same stored events, with the recorded reads. Nothing is stored, sent, read or logged.
 
 Examples:
   forebay pack preview orders-1.3.0.fpk --last 1000
   forebay pack preview orders@4 --against recorded
   forebay pack preview orders@4 --fail-on-change && forebay pack activate orders@4
 
-Exit code 6 says, with --fail-on-change, that an event came out otherwise, or that not all were looked at in time.";
+Exit code 6, with --fail-on-change: an event came out differently, or the time did not suffice for all events.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// A pack file, or an installed generation as PACK@N
     #[arg(value_name = "FILE|PACK@N")]
     what: String,
-    /// How many events, from the newest on
+    /// Number of events, newest first
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(PREVIEW_EVENTS_MAX)))]
     last: u32,
     /// What to compare with: `active`, `recorded` (what admitted each event), or a generation's number
     #[arg(long, value_name = "WHAT", default_value = "active")]
     against: String,
-    /// Exit with 6 if anything comes out otherwise
+    /// Exit with 6 if anything comes out differently
     #[arg(long)]
     fail_on_change: bool,
     #[command(flatten)]
