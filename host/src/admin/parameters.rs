@@ -118,6 +118,5 @@ where
 pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
     // What goes wrong with so small a body, other than its size, is that its sender goes away.
     let body = body.map_err(|_| ApiError::TooLarge { bytes_max: super::REQUEST_BYTES_MAX })?;
-    serde_json::from_slice(&body)
-        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))
+    serde_json::from_slice(&body).map_err(|error| ApiError::Invalid(format!("the body is malformed: {error}")))
 }

@@ -222,7 +222,7 @@ impl Supervisor {
             Activated::Overtaken { active } => {
                 let active = active.map_or("none".to_owned(), |active| active.to_string());
                 return Err(RolloutError::Conflict(format!(
-                    "somebody else changed pack `{pack}` meanwhile, whose active generation is {active} now: look again"
+                    "pack `{pack}` was changed meanwhile, and its active generation is {active} now: check and repeat"
                 )));
             }
         };

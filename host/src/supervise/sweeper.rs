@@ -28,7 +28,7 @@ impl Sweeper {
         *self.cursor.lock().expect("nobody panics while they hold it") = sweep.next;
         self.repairs.increment(sweep.repaired);
         if sweep.repaired > 0 {
-            tracing::error!(lanes = sweep.repaired, "lanes were repaired that nobody would have let go on");
+            tracing::error!(lanes = sweep.repaired, "stuck lanes were repaired: this is a bug");
         }
         Ok(())
     }

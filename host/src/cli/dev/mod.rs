@@ -315,7 +315,7 @@ impl Workshop {
             say(&format!("its secrets cannot be made: {error}"));
         }
         for new in manifest.destinations.iter().filter(|name| !self.destinations.contains(name.as_str())) {
-            say(&format!("`{new}` is no destination of this host: what is sent there waits. Start forebay dev again"));
+            say(&format!("`{new}` is not a destination of this host: its messages wait. Restart forebay dev"));
         }
         let own_provider = self.deliverer.provider.is_some();
         for (_, new) in site::readers(&manifest).filter(|reader| own_provider && !self.readers.contains(reader)) {

@@ -76,7 +76,7 @@ fn shown(verification: &wire::Verification) -> String {
     let wire::Verification { same, differing, unknown, .. } = verification;
     let _ = writeln!(text, "{same} the same, {differing} otherwise, {unknown} with nothing to compare");
     if verification.out_of_time {
-        text.push_str("time ran out before all events were looked at: ask for fewer with --last\n");
+        text.push_str("time ran out before all events were compared: ask for fewer with --last\n");
     }
     text
 }

@@ -66,7 +66,9 @@ pub(super) async fn preview(arguments: Arguments) -> Result<(), Failure> {
     }
     match (fail_on_change, preview.changed, preview.out_of_time) {
         (true, 1.., _) => Err(Failure::Changed(format!("{} events come out otherwise", preview.changed))),
-        (true, 0, true) => Err(Failure::Changed("not all events were looked at in time: ask for fewer".to_owned())),
+        (true, 0, true) => {
+            Err(Failure::Changed("time ran out before all events were compared: ask for fewer".to_owned()))
+        }
         (true, 0, false) | (false, _, _) => Ok(()),
     }
 }
@@ -84,7 +86,7 @@ fn shown(preview: &wire::Preview) -> String {
     }
     let _ = writeln!(text, "{} of {} events come out otherwise", preview.changed, preview.events);
     if preview.out_of_time {
-        text.push_str("time ran out before all events were looked at: ask for fewer with --last\n");
+        text.push_str("time ran out before all events were compared: ask for fewer with --last\n");
     }
     let each = |total: u64| total / preview.events.max(1);
     let (before, after) = (&preview.before, &preview.after);
