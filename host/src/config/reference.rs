@@ -12,15 +12,15 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `forebay config --reference`; a test compares it with the code. Do not edit. -->
 
-`forebay serve --config FILE` reads one TOML file. Every key with an environment variable can also be set
-by that variable, which overrides the file; `--intake` and `--admin` override both. A variable that is
-empty counts as not set. In a variable, the items of a list are separated by commas.
+`forebay serve --config FILE` reads one TOML file. Every key with an environment variable can also be
+set by that variable, which overrides the file; `--intake` and `--admin` override both. A variable
+that is empty counts as not set. In a variable, the items of a list are separated by commas.
 
-An unknown key or an unknown `FOREBAY_*` variable stops the start, with an error that names the nearest
-known one. `forebay config --check FILE` reports all problems and starts nothing.
+An unknown key or an unknown `FOREBAY_*` variable stops the start, with an error that names the
+nearest known one. `forebay config --check FILE` reports all problems and starts nothing.
 
-A key ends with its unit: `_ms` milliseconds, `_seconds` seconds, `_kib` 1,024 bytes, `_mib` 1,048,576
-bytes.
+A key ends with its unit: `_ms` milliseconds, `_seconds` seconds, `_kib` 1,024 bytes, `_mib`
+1,048,576 bytes.
 ";
 
 /// The text of `docs/configuration.md`.
@@ -55,8 +55,8 @@ fn heading(section: &str) -> String {
             "\nA destination, under the name that packs emit to: one table for each, or none.\n"
         }
         Some(("readers", NAME_PART)) => {
-            "\nAn address that a pack's readers call instead of the hosts in its manifest: a proxy, another region, a\n\
-             test server. `NAME` has no meaning. One table for each, or none.\n"
+            "\nAn address that a pack's readers call instead of the hosts in its manifest: a proxy, another\n\
+             region, a test server. `NAME` has no meaning. One table for each, or none.\n"
         }
         Some(_) | None => "",
     };
