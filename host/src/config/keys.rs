@@ -126,7 +126,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "inbound.queue_profile",
         Kind::Word(&["reserved", "default-heavy"]),
-        "How the workers of a pack are divided if it admits `bulk` events beside others. `reserved`: a quarter for \
+        "How the workers of a pack are divided if it admits `bulk` events among others. `reserved`: a quarter for \
          interactive and default work only, a quarter for bulk only, the rest for all, oldest first. \
          `default-heavy`: a quarter for interactive and default work only, a quarter for all with bulk first, the \
          rest for all, oldest first.",
