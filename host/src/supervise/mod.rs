@@ -238,7 +238,7 @@ impl Supervisor {
         self.look_after_pools().await;
         // The probe tells of a store that does not answer; what is served stays so meanwhile.
         if let Err(error) = self.reconcile().await {
-            tracing::debug!(%error, "what is to be served could not be read");
+            tracing::debug!(%error, "the generations to serve could not be read");
         }
         self.measure();
     }
@@ -270,8 +270,8 @@ impl Supervisor {
     async fn sweep(&self) {
         match timeout(PROBE_TIMEOUT, self.shared.sweeper.tick(&self.shared.parts.store)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the lanes could not be looked at"),
-            Err(_) => tracing::debug!("looking at the lanes took too long"),
+            Ok(Err(error)) => tracing::debug!(%error, "the lanes could not be checked"),
+            Err(_) => tracing::debug!("checking the lanes took too long"),
         }
     }
 

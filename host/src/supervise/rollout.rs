@@ -236,7 +236,7 @@ impl Supervisor {
     /// look.
     async fn look_now(&self) {
         if let Err(error) = self.reconcile().await {
-            tracing::warn!(%error, "what is to be served could not be read; it is read again");
+            tracing::warn!(%error, "the generations to serve could not be read; this is repeated");
         }
     }
 
