@@ -12,9 +12,10 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `forebay config --reference`; a test compares it with the code. Do not edit. -->
 
-`forebay serve --config FILE` reads one TOML file. Every key with an environment variable can also be
-set by that variable, which overrides the file; `--intake` and `--admin` override both. A variable
-that is empty counts as not set. In a variable, the items of a list are separated by commas.
+`forebay serve --config FILE` reads one TOML file. Every key with an environment variable can also
+be set by that variable, which overrides the file; `--intake` and `--admin` override both. A
+variable that is empty counts as not set. In a variable, the items of a list are separated by
+commas.
 
 An unknown key or an unknown `FOREBAY_*` variable stops the start, with an error that names the
 nearest known one. `forebay config --check FILE` reports all problems and starts nothing.

@@ -1,6 +1,6 @@
-//! `docs/contract.md` numbers what the project promises, and `docs/contract-tests.md` lists the tests that prove each line.
-//! The list is generated from the comments of tests, such as `// CLM-5` or `// ADM-4, ADM-5`, directly above the test.
-//! Run with `FOREBAY_BLESS=1` to write it.
+//! `docs/contract.md` numbers what the project promises, and `docs/contract-tests.md` lists the tests that prove each
+//! line. The list is generated from the comments of tests, such as `// CLM-5` or `// ADM-4, ADM-5`, directly above the
+//! test. Run with `FOREBAY_BLESS=1` to write it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

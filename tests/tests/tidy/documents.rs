@@ -124,7 +124,9 @@ fn documents_stay_narrow() {
         let wide = document.text.lines().zip(1..).filter(move |(line, _)| {
             is_code ^= line.starts_with("```");
             let text = line.trim_start().trim_start_matches("- ");
-            let may_be_wide = is_code || line.starts_with(['|', '#']) || text.contains("](") || !text.contains(' ');
+            let is_span = text.starts_with('`') && text.trim_end_matches(['.', ',']).ends_with('`');
+            let cannot_break = is_span || text.contains("](") || !text.contains(' ');
+            let may_be_wide = is_code || line.starts_with(['|', '#']) || cannot_break;
             !may_be_wide && line.chars().count() > COLUMNS_MAX
         });
         wide.map(|(_, number)| format!("{}:{number}: at most {COLUMNS_MAX} columns", document.path)).collect::<Vec<_>>()
@@ -138,7 +140,9 @@ fn documents_speak_of_the_product_only() {
     let mut findings = Vec::new();
     for document in files("md") {
         for (at, line) in document.text.lines().enumerate() {
-            if unwanted.iter().any(|unwanted| line.contains(unwanted)) {
+            // A folder of that name within the project is no path of a machine.
+            let is_path = |at: usize| !line[..at].ends_with(char::is_alphanumeric);
+            if unwanted.iter().flat_map(|unwanted| line.match_indices(unwanted)).any(|(at, _)| is_path(at)) {
                 findings.push(format!("{}:{}: {line}", document.path, at + 1));
             }
         }
