@@ -1,6 +1,6 @@
-//! Every order in which a message's life can go: two owners of its shard of which one is deposed, crashes, attempts that
-//! the destination takes or not with answers that are lost, records that are repeated, an operator's commands, and time.
-//! The decisions are the store's own; what runtimes do around them is modelled as the timeline does it.
+//! Every order in which a message's life can go: two owners of its shard of which one is deposed, crashes, attempts
+//! that the destination takes or not with answers that are lost, records that are repeated, an operator's commands, and
+//! time. The decisions are the store's own; what runtimes do around them is modelled as the timeline does it.
 //!
 //! That the exploration would find something is shown by taking away, one by one, what the store and the timeline rely
 //! on.
