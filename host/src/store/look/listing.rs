@@ -10,9 +10,10 @@ use super::inspect::{
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::{message_state_code, sql, work_state_code};
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::select;
-use crate::store::engine::values::{Values, message_state_code, values, work_state_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::messages::entry_columns;
 use crate::store::{Store, StoreError};
 
@@ -235,7 +236,7 @@ fn message_query(filter: &MessageFilter, before: i64, limit: u32) -> (Listing, i
     }
     if let Some(state) = filter.state {
         if troubled {
-            query.text(" AND message.state IN (3, 7)");
+            query.text(sql!(" AND message.state IN ({message_troubled})"));
         }
         query.text(" AND message.state = ?").push(message_state_code(state));
     }

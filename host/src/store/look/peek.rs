@@ -6,8 +6,9 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::codes::{queue_class_code, sql, work_state_code, work_type_code};
 use crate::store::engine::connection::database_now;
-use crate::store::engine::values::{queue_class_code, values, work_state_code, work_type_code};
+use crate::store::engine::values::values;
 use crate::store::work::claim::lease_is_over;
 use crate::store::{Store, StoreError};
 
@@ -87,19 +88,25 @@ pub enum Standing {
 }
 
 /// The work types and generations that have rows which may be claimed, now or by time alone.
-const SCOPES: &str = "\
-    SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN (1, 2, 3) \
-    GROUP BY work_type, generation HAVING sum(count) > 0 ORDER BY work_type, generation";
+const SCOPES: &str = sql!(
+    "\
+    SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN ({claimable}) \
+    GROUP BY work_type, generation HAVING sum(count) > 0 ORDER BY work_type, generation"
+);
 
 /// One short range of the claim index.
-const RANGE: &str = "\
+const RANGE: &str = sql!(
+    "\
     SELECT id, event_id, namespace, turn, lane_ordinal, attempt, failures FROM work_item \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = ? AND queue_class = ? \
-    ORDER BY turn, id LIMIT ?";
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = ? AND queue_class = ? \
+    ORDER BY turn, id LIMIT ?"
+);
 
 /// Rows of one work type that wait in lanes.
-const BLOCKED: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND work_type = ? AND state = 0";
+const BLOCKED: &str = sql!(
+    "\
+    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND work_type = ? AND state = {blocked}"
+);
 
 impl Store {
     /// Looks at who is next. Reads up to `rows_max` rows of each generation, state and class, whatever the backlog.

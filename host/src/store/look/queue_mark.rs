@@ -1,6 +1,7 @@
 //! Whether other runtimes changed a queue: two numbers, at the same cost at any backlog.
 
 use crate::model::names::PackName;
+use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::Engine;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
@@ -13,9 +14,11 @@ pub struct QueueMark {
     ready: u64,
 }
 
-const MARK: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), CAST(coalesce(sum(CASE WHEN state = 1 THEN count ELSE 0 END), 0) AS SIGNED) \
-    FROM work_item_counter WHERE pack = ?";
+const MARK: &str = sql!(
+    "\
+    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), CAST(coalesce(sum(CASE WHEN state = {ready} THEN count ELSE 0 END), 0) AS SIGNED) \
+    FROM work_item_counter WHERE pack = ?"
+);
 
 impl Store {
     /// Whether other runtimes may write to this database: they tell nobody here of what they store.

@@ -17,6 +17,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkType;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::Row;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
@@ -60,10 +61,12 @@ struct Stored {
 static STORED: Statement = Statement::select(
     "(ordinal)",
     1,
-    "SELECT message.ordinal, message.id, message.generation, message.event_id, message.namespace, message.action_pack, \
-     message.action_generation, event.ordinal, coalesce(emitter.queue_class, 1) FROM wanted \
+    sql!(
+        "SELECT message.ordinal, message.id, message.generation, message.event_id, message.namespace, message.action_pack, \
+     message.action_generation, event.ordinal, coalesce(emitter.queue_class, {default}) FROM wanted \
      CROSS JOIN message ON message.ordinal = wanted.ordinal LEFT JOIN event ON event.id = message.event_id \
-     LEFT JOIN work_item AS emitter ON emitter.id = message.work_item_id",
+     LEFT JOIN work_item AS emitter ON emitter.id = message.work_item_id"
+    ),
 );
 
 static INPUTS: Statement = Statement::select(

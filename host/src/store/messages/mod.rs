@@ -14,6 +14,7 @@ use crate::model::event::Header;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
@@ -343,12 +344,12 @@ static FEED: Text = Text::new(concat!(
     " FROM message WHERE shard = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 ));
 
-/// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
-static FEED_OPEN_SQLITE: Text = Text::new(concat!(
+/// `state < {message_published}` is what the index `message_open` says: neither published, cancelled, expired nor dead.
+static FEED_OPEN_SQLITE: Text = Text::new(sql!(concat!(
     "SELECT ",
     entry_columns!(),
-    " FROM message WHERE shard = ? AND seq > ? AND seq <= ? AND state < 4 ORDER BY seq LIMIT ?"
-));
+    " FROM message WHERE shard = ? AND seq > ? AND seq <= ? AND state < {message_published} ORDER BY seq LIMIT ?"
+)));
 
 /// Without partial indexes, a generated column is null where such an index has no entry.
 static FEED_OPEN_MYSQL: Text = Text::new(concat!(
@@ -357,11 +358,11 @@ static FEED_OPEN_MYSQL: Text = Text::new(concat!(
     " FROM message WHERE shard = ? AND open_seq > ? AND open_seq <= ? ORDER BY open_seq LIMIT ?"
 ));
 
-static PUBLISHING: Text = Text::new(concat!(
+static PUBLISHING: Text = Text::new(sql!(concat!(
     "SELECT ",
     entry_columns!(),
-    " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?"
-));
+    " FROM message WHERE shard = ? AND state = {message_publishing} AND id > ? ORDER BY id LIMIT ?"
+)));
 
 static ENTRIES: Statement = Statement::select(
     "(id)",

@@ -9,9 +9,9 @@ use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageState, NewMessage};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
+use crate::store::engine::codes::message_state_code;
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::message_state_code;
 use crate::store::shards::{ShardId, Shards, shard_of};
 use crate::store::writer::unit::Unit;
 

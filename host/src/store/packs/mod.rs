@@ -15,6 +15,7 @@ use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::Row;
 use crate::store::engine::values::values;
 use crate::store::writer::Control;
@@ -274,16 +275,18 @@ macro_rules! generation_columns {
 const ACTIONS: &str = "\
     SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
 
-/// Active generations, and those with WorkItems that may be claimed now or later (1, 2, 3), or with actions that wait.
-/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows (0) have a head, which
+/// Active generations, and those with WorkItems that may be claimed now or later, or with actions that wait.
+/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows have a head, which
 /// brings them in. A subquery with a limit is asked for each generation, and never made a table of.
-pub(super) const SERVING: &str = "\
+pub(super) const SERVING: &str = sql!(
+    "\
     SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
     WHERE generation.number = pack.active_generation OR (SELECT work_item.ordinal FROM work_item WHERE work_item.pack = generation.pack \
-    AND work_item.work_type IN (1, 2) AND work_item.generation = generation.number AND work_item.state IN (1, 2, 3) LIMIT 1) IS NOT NULL \
+    AND work_item.work_type IN ({any_work_type}) AND work_item.generation = generation.number AND work_item.state IN ({claimable}) LIMIT 1) IS NOT NULL \
     OR EXISTS (SELECT 1 FROM message WHERE message.action_pack = generation.pack AND message.open_action = generation.number) \
-    ORDER BY generation.pack, generation.number";
+    ORDER BY generation.pack, generation.number"
+);
 
 const GENERATION: &str = concat!(
     "SELECT ",
@@ -298,10 +301,12 @@ const GENERATIONS: &str = concat!(
      ORDER BY generation.pack, generation.number DESC LIMIT ?"
 );
 
-/// WorkItems that are neither done (4) nor dead (5).
-const UNFINISHED: &str = "\
-    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < 4 AND (? IS NULL OR pack = ?) \
-    GROUP BY pack, generation, state";
+/// WorkItems that are neither done nor dead.
+const UNFINISHED: &str = sql!(
+    "\
+    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < {done} AND (? IS NULL OR pack = ?) \
+    GROUP BY pack, generation, state"
+);
 
 /// The number that a digest has, and the last one of its pack.
 pub(super) const NUMBERS: &str = "\

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::env;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::Engine;
 use crate::store::engine::values::{Values, values};
@@ -34,17 +35,19 @@ pub struct Miscount {
 /// What the statement puts in front of a count of WorkItems.
 const WORK_ITEMS: i64 = 0;
 
-/// Of the work types that this program knows (1, 2); `SIGNED`, because a sum is a decimal number on some engines.
-const MISCOUNTS: &str = "\
+/// Of the work types that this program knows; `SIGNED`, because a sum is a decimal number on some engines.
+const MISCOUNTS: &str = sql!(
+    "\
     SELECT 0, pack, work_type, generation, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
-    SELECT pack, work_type, generation, state, count AS counted, 0 AS stored FROM work_item_counter WHERE work_type IN (1, 2) \
-    UNION ALL SELECT pack, work_type, generation, state, 0, count(*) FROM work_item WHERE work_type IN (1, 2) \
+    SELECT pack, work_type, generation, state, count AS counted, 0 AS stored FROM work_item_counter WHERE work_type IN ({any_work_type}) \
+    UNION ALL SELECT pack, work_type, generation, state, 0, count(*) FROM work_item WHERE work_type IN ({any_work_type}) \
     GROUP BY pack, work_type, generation, state) AS compared \
     GROUP BY pack, work_type, generation, state HAVING sum(counted) <> sum(stored) \
     UNION ALL SELECT 1, '', 0, 0, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
     SELECT state, count AS counted, 0 AS stored FROM message_counter \
     UNION ALL SELECT state, 0, count(*) FROM message GROUP BY state) AS compared_messages \
-    GROUP BY state HAVING sum(counted) <> sum(stored)";
+    GROUP BY state HAVING sum(counted) <> sum(stored)"
+);
 
 /// All counters, and where there might be one.
 const HOLD: [&str; 2] =

@@ -13,11 +13,12 @@ use crate::model::pack::{Coalescing, GenerationNumber};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::store::StoreError;
+use crate::store::engine::codes::work_type_code;
 use crate::store::engine::connection::{Connection, Row, database_now};
 use crate::store::engine::dialect::{Lock, is_conflict};
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values, work_type_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::work::lane::Lanes;
 use crate::store::work::materialize::{
     PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, coalesces, delivery_lane, projection, store_work_items,

@@ -12,9 +12,10 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
+use crate::store::engine::codes::{sql, work_state_code};
 use crate::store::engine::connection::{Row, database_now};
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values, work_state_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
 use crate::store::{Store, StoreError};
 
@@ -176,9 +177,11 @@ impl Store {
 }
 
 /// A walk over the rows of a generation that are in work, in the claim index.
-const CLAIMED_UNDER: &str = "\
-    SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 3 \
-    AND queue_class IN (0, 1, 2) AND lease_token = ?";
+const CLAIMED_UNDER: &str = sql!(
+    "\
+    SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {processing} \
+    AND queue_class IN ({any_class}) AND lease_token = ?"
+);
 
 /// The columns of an Event, in the order in which [`event`] reads them.
 macro_rules! event_columns {
@@ -220,24 +223,28 @@ static SIZES: Statement = Statement::select(
 ///
 /// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each
 /// queue class. A lease holds to its last millisecond.
-const PROCESSING_ROWS: &str = "\
+const PROCESSING_ROWS: &str = sql!(
+    "\
     SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
     WHERE work_item.pack = scope.pack AND work_item.work_type = scope.work_type \
-    AND work_item.generation = scope.generation AND work_item.state IN (1, 2, 3) AND work_item.state = 3 \
+    AND work_item.generation = scope.generation AND work_item.state IN ({claimable}) AND work_item.state = {processing} \
     AND work_item.queue_class = class.code AND work_item.turn < ?)), 0) AS SIGNED) \
-    FROM (SELECT pack, work_type, generation FROM work_item_counter WHERE pack = ? AND state = 3 \
+    FROM (SELECT pack, work_type, generation FROM work_item_counter WHERE pack = ? AND state = {processing} \
     GROUP BY pack, work_type, generation) AS scope \
-    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class) \
-    FROM work_item_counter WHERE pack = ? AND state = ?";
+    CROSS JOIN (SELECT {interactive} AS code UNION ALL SELECT {default} UNION ALL SELECT {bulk}) AS class) \
+    FROM work_item_counter WHERE pack = ? AND state = ?"
+);
 
-/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each
+/// The earliest turn, from a time on, among a pack's delayed and processing rows: one index seek for each
 /// generation, work type and state that the counters know, and each queue class.
-const NEXT_CLAIMABLE: &str = "\
+const NEXT_CLAIMABLE: &str = sql!(
+    "\
     SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
-    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.queue_class = class.code \
+    AND work_item.state = counter.state AND work_item.state IN ({claimable}) AND work_item.queue_class = class.code \
     AND work_item.turn >= ?)) FROM work_item_counter AS counter \
-    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class WHERE counter.pack = ? AND counter.state IN (2, 3)";
+    CROSS JOIN (SELECT {interactive} AS code UNION ALL SELECT {default} UNION ALL SELECT {bulk}) AS class WHERE counter.pack = ? AND counter.state IN ({delayed}, {processing})"
+);
 
 pub(in crate::store) fn event(row: &Row) -> Result<Event, sqlx::Error> {
     Ok(Event {

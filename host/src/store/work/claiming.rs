@@ -16,33 +16,38 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
+use crate::store::engine::codes::{queue_class_code, sql, work_state_code, work_type_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::statement::{Statement, Text};
-use crate::store::engine::values::{Values, queue_class_code, values, work_state_code, work_type_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 
 /// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed
 /// rows is worked off as fast as it is claimed.
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
-/// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
-pub(in crate::store) const DUE_SQLITE: &str = "\
-    UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND queue_class = ? \
-    AND turn <= ? ORDER BY turn, id LIMIT ? + 0)";
+/// `state IN ({claimable})` is what the index `work_item_claim` says; the planner wants to read it in the statement.
+pub(in crate::store) const DUE_SQLITE: &str = sql!(
+    "\
+    UPDATE work_item SET state = {ready}, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {delayed} AND queue_class = ? \
+    AND turn <= ? ORDER BY turn, id LIMIT ? + 0)"
+);
 
 /// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
-const DUE_MYSQL: &str = "\
-    UPDATE work_item SET state = 1, turn = lane_ordinal \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND queue_class = ? AND turn <= ? \
-    ORDER BY turn, id LIMIT ?";
+const DUE_MYSQL: &str = sql!(
+    "\
+    UPDATE work_item SET state = {ready}, turn = lane_ordinal \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state = {delayed} AND queue_class = ? AND turn <= ? \
+    ORDER BY turn, id LIMIT ?"
+);
 
 /// The first rows of one state and class, a short range of the claim index; none with a limit of 0.
 macro_rules! range {
     ($state:literal, $class:literal) => {
         concat!(
             "SELECT * FROM (SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state \
-             FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = ",
+             FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = ",
             $state,
             " AND queue_class = ",
             $class,
@@ -54,14 +59,25 @@ macro_rules! range {
 /// The first rows of each class, in the order of [`QueueClass::ALL`] and with its codes.
 macro_rules! class_ranges {
     ($state:literal) => {
-        concat!(range!($state, "0"), " UNION ALL ", range!($state, "1"), " UNION ALL ", range!($state, "2"))
+        concat!(
+            range!($state, "{interactive}"),
+            " UNION ALL ",
+            range!($state, "{default}"),
+            " UNION ALL ",
+            range!($state, "{bulk}")
+        )
     };
 }
 
 /// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements
 /// that a claim pays for.
-pub(in crate::store) static CLAIMABLE: Text =
-    Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
+pub(in crate::store) static CLAIMABLE: Text = Text::new(sql!(concat!(
+    class_ranges!("{processing}"),
+    " UNION ALL ",
+    class_ranges!("{delayed}"),
+    " UNION ALL ",
+    class_ranges!("{ready}")
+)));
 
 /// One row, whatever it says. The columns that [`CLAIMABLE`] reads, and what it is looked for by.
 const THE_ONE: &str = "\
@@ -73,7 +89,9 @@ const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkSt
 
 pub(in crate::store) static TAKE: Statement = Statement::update(
     "work_item",
-    "state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1",
+    sql!(
+        "state = {processing}, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1"
+    ),
     "taken",
     10,
     "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
@@ -86,8 +104,10 @@ pub(in crate::store) static TAKE: Statement = Statement::update(
 pub(in crate::store) static TAKEN: Statement = Statement::select(
     "(ordinal, lease_token)",
     2,
-    "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
-     AND work_item.lease_token = wanted.lease_token AND work_item.state = 3",
+    sql!(
+        "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
+     AND work_item.lease_token = wanted.lease_token AND work_item.state = {processing}"
+    ),
 );
 
 /// Under what rows are taken.

@@ -19,9 +19,10 @@ use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::{sql, work_state_code};
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values, work_state_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 use crate::store::{Store, StoreError};
@@ -161,15 +162,21 @@ impl Store {
     }
 }
 
-const UNFINISHED: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < 4";
+const UNFINISHED: &str = sql!(
+    "\
+    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < {done}"
+);
 
-const HAS_CLAIMABLE: &str = "\
-    SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN (1, 2) AND generation = ? AND state IN (1, 2, 3))";
+const HAS_CLAIMABLE: &str = sql!(
+    "\
+    SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN ({any_work_type}) AND generation = ? AND state IN ({claimable}))"
+);
 
-/// Neither done (4) nor dead (5).
-const WAITING: &str = "\
-    SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < 4 ORDER BY ordinal LIMIT ?";
+/// Neither done nor dead.
+const WAITING: &str = sql!(
+    "\
+    SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < {done} ORDER BY ordinal LIMIT ?"
+);
 
 const ACTIONS: &str = "SELECT count(*) FROM message WHERE action_pack = ? AND open_action = ?";
 
@@ -196,8 +203,10 @@ pub(in crate::store) static MOVE: Statement = Statement::update(
 
 pub(in crate::store) static END: Statement = Statement::update(
     "work_item",
-    "state = 5, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
-     projection_active_key = NULL, finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7",
+    sql!(
+        "state = {dead}, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
+     projection_active_key = NULL, finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7"
+    ),
     "ended",
     7,
     "work_item.ordinal = ended.column1 AND work_item.generation = ended.column2 AND work_item.state = ended.column3 \

@@ -21,36 +21,43 @@ use crate::model::queue::QueueClass;
 use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
+use crate::store::engine::codes::{sql, work_state_code};
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, work_state_code};
+use crate::store::engine::values::Values;
 use crate::store::messages::outbox::Emitted;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 
 pub(in crate::store) static LOAD: Statement = Statement::lock(
     "(id)",
     1,
-    "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
+    sql!(
+        "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
      work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
      work_item.queue_class, work_item.coalesces, \
-     coalesce((SELECT lane.kind FROM lane WHERE lane.id = work_item.source_lane_id) = 3, 0) \
-     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     coalesce((SELECT lane.kind FROM lane WHERE lane.id = work_item.source_lane_id) = {projection_lane}, 0) \
+     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id"
+    ),
     Lock::Update,
 );
 
 pub(in crate::store) static END: Statement = Statement::update(
     "work_item",
-    "state = ended.column4, turn = ended.column5, source_lane_id = ended.column6, delivery_lane_id = ended.column15, \
+    sql!(
+        "state = ended.column4, turn = ended.column5, source_lane_id = ended.column6, delivery_lane_id = ended.column15, \
      run_after = ended.column7, \
      attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
      note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
      failure_message = coalesce(ended.column14, failure_message), output_digest = ended.column16, lease_token = NULL, \
-     projection_active_key = CASE WHEN ended.column4 = 4 OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END",
+     projection_active_key = CASE WHEN ended.column4 = {done} OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END"
+    ),
     "ended",
     16,
-    "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
-     AND work_item.epoch = ended.column3",
+    sql!(
+        "work_item.ordinal = ended.column1 AND work_item.state = {processing} AND work_item.lease_token = ended.column2 \
+     AND work_item.epoch = ended.column3"
+    ),
 );
 
 pub(in crate::store) static RENEW: Statement = Statement::update(
@@ -58,16 +65,20 @@ pub(in crate::store) static RENEW: Statement = Statement::update(
     "turn = renewed.column4",
     "renewed",
     4,
-    "work_item.id = renewed.column1 AND work_item.state = 3 AND work_item.lease_token = renewed.column2 \
-     AND work_item.epoch = renewed.column3",
+    sql!(
+        "work_item.id = renewed.column1 AND work_item.state = {processing} AND work_item.lease_token = renewed.column2 \
+     AND work_item.epoch = renewed.column3"
+    ),
 );
 
 pub(in crate::store) static HELD: Statement = Statement::select(
     "(id, lease_token, epoch)",
     3,
-    "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \
-     CROSS JOIN work_item ON work_item.id = wanted.id AND work_item.state = 3 \
-     AND work_item.lease_token = wanted.lease_token AND work_item.epoch = wanted.epoch",
+    sql!(
+        "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \
+     CROSS JOIN work_item ON work_item.id = wanted.id AND work_item.state = {processing} \
+     AND work_item.lease_token = wanted.lease_token AND work_item.epoch = wanted.epoch"
+    ),
 );
 
 static LEAVE_LANE: Statement = Statement::update(
@@ -75,7 +86,7 @@ static LEAVE_LANE: Statement = Statement::update(
     "source_lane_id = NULL, delivery_lane_id = NULL, projection_active_key = NULL",
     "skipped",
     1,
-    "work_item.ordinal = skipped.column1 AND work_item.state = 5",
+    sql!("work_item.ordinal = skipped.column1 AND work_item.state = {dead}"),
 );
 
 /// A WorkItem's row, as far as its end needs it.

@@ -17,6 +17,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
+use crate::store::engine::codes::sql;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
 use crate::store::writer::unit::{Scope, Unit, all_written};
@@ -49,10 +50,10 @@ pub(in crate::store) const WAITING: &str = "\
 
 pub(in crate::store) static SUPERSEDE: Statement = Statement::update(
     "work_item",
-    "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
+    sql!("state = {done}, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3"),
     "superseded",
     3,
-    "work_item.ordinal = superseded.column1 AND work_item.state = 0 AND work_item.coalesces IS NOT NULL",
+    sql!("work_item.ordinal = superseded.column1 AND work_item.state = {blocked} AND work_item.coalesces IS NOT NULL"),
 );
 
 /// One who waits.

@@ -17,6 +17,7 @@ use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::{lane_kind_code, sql, work_state_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::{Conflict, Engine, Lock};
 use crate::store::engine::statement::{Answered, Asked, Reads, Statement};
@@ -136,11 +137,13 @@ pub(in crate::store) static IN_SOURCE_LANES: Statement =
 /// Who becomes ready and is a projection's generation is its active one from here on.
 pub(in crate::store) static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
-    "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal, \
-     projection_active_key = CASE WHEN waiting.column3 = 1 THEN projection_key END",
+    sql!(
+        "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal, \
+     projection_active_key = CASE WHEN waiting.column3 = {ready} THEN projection_key END"
+    ),
     "waiting",
     3,
-    "work_item.ordinal = waiting.column1 AND work_item.state = 0",
+    sql!("work_item.ordinal = waiting.column1 AND work_item.state = {blocked}"),
 );
 
 pub(in crate::store) static SET_HEAD: Statement =

@@ -29,6 +29,7 @@ use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
@@ -75,11 +76,13 @@ pub(in crate::store) static QUEUED: Statement = Statement::lock(
 
 pub(in crate::store) static SUPERSEDE: Statement = Statement::update(
     "work_item",
-    "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
+    sql!("state = {done}, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3"),
     "superseded",
     3,
-    "work_item.ordinal = superseded.column1 AND work_item.state = 0 AND work_item.projection_key IS NOT NULL \
-     AND work_item.projection_active_key IS NULL",
+    sql!(
+        "work_item.ordinal = superseded.column1 AND work_item.state = {blocked} AND work_item.projection_key IS NOT NULL \
+     AND work_item.projection_active_key IS NULL"
+    ),
 );
 
 /// One who is queued.

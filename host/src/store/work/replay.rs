@@ -20,10 +20,11 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::codes::{sql, work_type_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, work_type_code};
+use crate::store::engine::values::Values;
 use crate::store::messages::actions::Applies;
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
@@ -110,7 +111,9 @@ static RESERVE: Statement = Statement::update(
     "replayed_at = reserved.column2",
     "reserved",
     2,
-    "work_item.ordinal = reserved.column1 AND work_item.state IN (4, 5) AND work_item.replayed_at IS NULL",
+    sql!(
+        "work_item.ordinal = reserved.column1 AND work_item.state IN ({done}, {dead}) AND work_item.replayed_at IS NULL"
+    ),
 );
 
 /// An Event, as far as a replay needs it.

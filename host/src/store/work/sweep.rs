@@ -11,6 +11,7 @@ use super::lane::{self, HeldLanes, LaneIds};
 use crate::model::lane::{Blockers, LaneKind, Line};
 use crate::model::pack::GenerationNumber;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
@@ -103,7 +104,7 @@ const NEXT_SOURCE: &str = "SELECT min(waiting_source) FROM work_item WHERE waiti
 /// lane.
 macro_rules! line {
     ($waiting:literal, $own:literal, $other:literal) => {
-        concat!(
+        sql!(concat!(
             ", line (lane_id, ordinal) AS (SELECT wanted.lane_id, (SELECT waiting.ordinal FROM work_item AS waiting \
              WHERE waiting.",
             $waiting,
@@ -114,10 +115,10 @@ macro_rules! line {
              CROSS JOIN work_item AS first ON first.ordinal = line.ordinal CROSS JOIN lane ON lane.id = line.lane_id \
              LEFT JOIN work_item AS head ON head.ordinal = lane.head AND head.",
             $own,
-            " = lane.id AND head.state <> 4 AND head.lane_ordinal <= first.lane_ordinal \
+            " = lane.id AND head.state <> {done} AND head.lane_ordinal <= first.lane_ordinal \
              LEFT JOIN lane AS other ON other.id = first.",
             $other
-        )
+        ))
     };
 }
 

@@ -8,11 +8,12 @@ use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::codes::{message_state_code, work_state_code, work_type_code};
 use crate::store::engine::connection::Connection;
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, message_state_code, values, work_state_code, work_type_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::error::StoreError;
 
 /// What an engine gives to every transaction of one writer.
