@@ -106,7 +106,7 @@ struct Row {
     failures: u32,
     queue_class: QueueClass,
     coalesces: Option<String>,
-    /// Whether it stands in the line of a projection (3), as a generation or as the replay of one.
+    /// Whether it stands in the line of a projection, as a generation or as the replay of one.
     is_projected: bool,
 }
 
@@ -182,8 +182,9 @@ async fn write(
     let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
     records::keep(unit, records).await?;
-    let latest = handoff::supersede(unit, handoffs).await?;
-    lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await?;
+    let held = lane::hold(unit, left.iter().copied().chain(handoffs.iter().map(Handoff::lane)).collect()).await?;
+    let latest = handoff::supersede(unit, &held, handoffs).await?;
+    lane::advance(unit, &held, left).await?;
     handoff::claim(unit, latest).await
 }
 
@@ -354,12 +355,13 @@ pub(in crate::store) async fn leave_lanes(
     holders: Vec<(i64, LaneIds)>,
 ) -> Result<(), sqlx::Error> {
     let (ordinals, lanes): (Vec<i64>, Vec<LaneIds>) = holders.into_iter().unzip();
+    let held = lane::hold(unit, lanes.iter().copied().collect()).await?;
     LEAVE_LANE
         .execute(&mut unit.connection, ordinals, |values, ordinal| {
             values.push(ordinal);
         })
         .await?;
-    lane::advance(unit, lanes).await
+    lane::advance(unit, &held, lanes).await
 }
 
 async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, Row>, sqlx::Error> {

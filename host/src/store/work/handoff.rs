@@ -10,7 +10,7 @@
 
 use super::claiming::{self, Candidate, Grant};
 use super::finish::Successor;
-use super::lane::{self, HeldLanes, LaneIds};
+use super::lane::{HeldLanes, LaneIds};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::lane::superseded;
 use crate::model::pack::GenerationNumber;
@@ -62,16 +62,16 @@ struct Waiting {
     coalesces: Option<String>,
 }
 
-/// Supersedes all but the latest of those who wait behind these heads, and returns the latest ones. Their lanes have
-/// yet to go on, and are held.
+/// Supersedes all but the latest of the items that wait behind these heads, and returns the latest ones. Their lanes
+/// are held, and have yet to go on.
 pub(in crate::store) async fn supersede(
     unit: &mut Unit<'_>,
+    held: &HeldLanes,
     handoffs: Vec<Handoff>,
 ) -> Result<Vec<Latest>, sqlx::Error> {
-    let lanes: HeldLanes = handoffs.iter().map(Handoff::lane).collect();
-    lane::hold(unit, &lanes).await?;
     let mut latest = Vec::new();
     for handoff in handoffs {
+        assert!(held.cover(handoff.lane()), "the lane of a handoff is held");
         let mut waiting = waiting(unit, handoff.source_lane_id).await?;
         let alike = |waiting: &Waiting| {
             waiting.coalesces.as_ref() == Some(&handoff.route) && waiting.candidate.scope == handoff.scope
@@ -94,7 +94,8 @@ pub(in crate::store) async fn supersede(
 }
 
 impl Handoff {
-    fn lane(&self) -> LaneIds {
+    /// The lane whose next one is claimed.
+    pub(in crate::store) fn lane(&self) -> LaneIds {
         LaneIds { source: Some(self.source_lane_id), delivery: None }
     }
 }

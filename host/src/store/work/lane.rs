@@ -3,9 +3,9 @@
 //! lane is decided in [`crate::model::lane`]; here it is read, held and written.
 //!
 //! Invariants:
-//! - Whoever changes a lane, or who stands in it, holds its row. Of lanes that are held together, those of routes come
-//!   first, then those of sources. A transaction that holds some, and then others (`handoff`, `sweep`, `replay`), may
-//!   meet another one that does the same the other way round: one of them is done again.
+//! - A change to a lane, or to which items stand in it, holds the lane's row. The finishes of a group hold all of their
+//!   lanes at once: those of routes first, then those of sources, each by id. A group that also drains, replays or
+//!   sweeps holds further lanes after these. Two such groups may deadlock; the server then redoes one of them.
 //! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who
 //!   holds that: its own row is held while its blockers are counted down.
 //! - An item that left its lanes (their ids are null) neither holds nor waits for anybody.
@@ -21,7 +21,7 @@ use crate::store::engine::codes::{lane_kind_code, sql, work_state_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::{Conflict, Engine, Lock};
 use crate::store::engine::statement::{Answered, Asked, Reads, Statement};
-use crate::store::engine::values::{Values, damaged, lane_kind_code, work_state_code};
+use crate::store::engine::values::{Values, damaged};
 use crate::store::writer::unit::{Scope, Unit};
 
 /// What names a lane. Their order is the one in which they are held.
@@ -103,10 +103,8 @@ static APPEND: Statement = Statement::update(
     "lane.id = appended.column1",
 );
 
-static HOLD: Statement =
-    Statement::lock("(id)", 1, "SELECT lane.id FROM wanted CROSS JOIN lane ON lane.id = wanted.id", Lock::Update);
-
-static HEADS: Statement = Statement::lock(
+/// Holds lanes, and reads who is their head.
+static HOLD: Statement = Statement::lock(
     "(id)",
     1,
     "SELECT lane.id, lane.head FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
@@ -268,9 +266,8 @@ fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
 /// first and wait for the row, while somebody who has the row waits for the key.
 async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<(LaneKey, Stored)>, sqlx::Error> {
     let seen = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
-    let lanes: HeldLanes = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
-    let ids = lanes.delivery.into_iter().chain(lanes.source).collect();
-    let mut loaded = HELD.fetch(&mut unit.connection, ids, bind_lane_id, stored).await?;
+    let lanes: LaneSet = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
+    let mut loaded = HELD.fetch(&mut unit.connection, lanes.ids(), bind_lane_id, stored).await?;
     let seen: HashSet<LaneKey> = seen.into_iter().map(|(key, _)| key).collect();
     let missing: Vec<LaneKey> = keys.iter().filter(|key| !seen.contains(key)).cloned().collect();
     create(unit, missing.clone()).await?;
@@ -296,34 +293,50 @@ fn bind_lane_id(values: &mut Values, lane_id: i64) {
     values.push(lane_id);
 }
 
-/// Holds lanes: from here on nobody comes to stand in them, or leaves them, unseen.
-pub(in crate::store) async fn hold(unit: &mut Unit<'_>, lanes: &HeldLanes) -> Result<(), sqlx::Error> {
-    if unit.connection.engine() == Engine::Sqlite {
-        return Ok(());
+/// Holds lanes until the transaction ends. On SQLite the one writer holds them anyway.
+pub(in crate::store) async fn hold(unit: &mut Unit<'_>, lanes: LaneSet) -> Result<HeldLanes, sqlx::Error> {
+    if unit.connection.engine() != Engine::Sqlite {
+        HOLD.execute(&mut unit.connection, lanes.ids(), bind_lane_id).await?;
     }
-    let ids = lanes.delivery.iter().chain(&lanes.source).copied().collect();
-    HOLD.execute(&mut unit.connection, ids, bind_lane_id).await.map(|_| ())
+    Ok(HeldLanes(lanes))
 }
 
-/// Lanes by kind, each once and in order.
+/// Lanes by kind, each once, in the order in which they are held.
 #[derive(Default)]
-pub(in crate::store) struct HeldLanes {
+pub(in crate::store) struct LaneSet {
     delivery: Vec<i64>,
     source: Vec<i64>,
 }
 
-impl FromIterator<LaneIds> for HeldLanes {
+impl LaneSet {
+    fn ids(&self) -> Vec<i64> {
+        self.delivery.iter().chain(&self.source).copied().collect()
+    }
+}
+
+impl FromIterator<LaneIds> for LaneSet {
     fn from_iter<I: IntoIterator<Item = LaneIds>>(lanes: I) -> Self {
-        let mut held = Self::default();
+        let mut set = Self::default();
         for ids in lanes {
-            held.delivery.extend(ids.delivery);
-            held.source.extend(ids.source);
+            set.delivery.extend(ids.delivery);
+            set.source.extend(ids.source);
         }
-        for ids in [&mut held.delivery, &mut held.source] {
+        for ids in [&mut set.delivery, &mut set.source] {
             ids.sort_unstable();
             ids.dedup();
         }
-        held
+        set
+    }
+}
+
+/// Lanes that the transaction holds.
+pub(in crate::store) struct HeldLanes(LaneSet);
+
+impl HeldLanes {
+    /// Whether all of these lanes are held.
+    pub(in crate::store) fn cover(&self, lanes: LaneIds) -> bool {
+        let held = |known: &[i64], id: Option<i64>| id.is_none_or(|id| known.binary_search(&id).is_ok());
+        held(&self.0.delivery, lanes.delivery) && held(&self.0.source, lanes.source)
     }
 }
 
@@ -334,37 +347,36 @@ struct Next {
     scope: Scope,
 }
 
-/// Lets lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
+/// Lets held lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
 pub(in crate::store) async fn advance(
     unit: &mut Unit<'_>,
+    held: &HeldLanes,
     left: impl IntoIterator<Item = LaneIds>,
 ) -> Result<(), sqlx::Error> {
-    let lanes: HeldLanes = left.into_iter().collect();
-    hold(unit, &lanes).await?;
+    let lanes: LaneSet = left.into_iter().inspect(|lanes| assert!(held.cover(*lanes), "{lanes:?} is held")).collect();
     let mut next =
         IN_DELIVERY_LANES.fetch(&mut unit.connection, lanes.delivery.clone(), bind_lane_id, successor).await?;
     next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), bind_lane_id, successor).await?);
     promote(unit, &next).await?;
     let heads: HashMap<i64, i64> = next.iter().map(|next| (next.lane_id, next.successor.item)).collect();
-    let lanes = lanes.delivery.into_iter().chain(lanes.source);
-    set_heads(unit, lanes.map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
+    set_heads(unit, lanes.ids().into_iter().map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
 }
 
 /// Lets lanes go on that these items stood in, each with its ordinal, wherever they stood: only a head's going moves a
 /// lane.
 pub(in crate::store) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
-    let lanes: HeldLanes = left.iter().map(|(_, lanes)| *lanes).collect();
-    let ids = lanes.delivery.into_iter().chain(lanes.source).collect();
-    let heads = HEADS
-        .fetch(&mut unit.connection, ids, bind_lane_id, |row| Ok((row.value(0)?, row.value(1)?)))
+    let lanes: LaneSet = left.iter().map(|(_, lanes)| *lanes).collect();
+    let heads = HOLD
+        .fetch(&mut unit.connection, lanes.ids(), bind_lane_id, |row| Ok((row.value(0)?, row.value(1)?)))
         .await?
         .into_iter()
         .collect::<HashMap<i64, Option<i64>>>();
+    let held = HeldLanes(lanes);
     let headed = |item, lane_id: Option<i64>| lane_id.filter(|id| heads.get(id) == Some(&Some(item)));
     let gone = left
         .into_iter()
         .map(|(item, lanes)| LaneIds { delivery: headed(item, lanes.delivery), source: headed(item, lanes.source) });
-    advance(unit, gone.filter(|lanes| !lanes.is_empty())).await
+    advance(unit, &held, gone).await
 }
 
 async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> {

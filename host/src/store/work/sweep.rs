@@ -7,7 +7,7 @@
 //! depends neither on how many lanes there are nor on how many wait in one. What looks wrong is looked at once more
 //! with the lanes held, and only what is still wrong is changed.
 
-use super::lane::{self, HeldLanes, LaneIds};
+use super::lane::{self, LaneIds, LaneSet};
 use crate::model::lane::{Blockers, LaneKind, Line};
 use crate::model::pack::GenerationNumber;
 use crate::model::work_item::WorkState;
@@ -194,7 +194,7 @@ pub(in crate::store) async fn apply(
 }
 
 async fn repair(unit: &mut Unit<'_>, suspect: Suspect) -> Result<bool, sqlx::Error> {
-    lane::hold(unit, &HeldLanes::from_iter([suspect.lanes])).await?;
+    lane::hold(unit, LaneSet::from_iter([suspect.lanes])).await?;
     let seen = look(&mut unit.connection, suspect.kind, vec![suspect.lane_id]).await?.pop();
     // If somebody else is the first by now, that one's other lane is not held; the next sweep comes by again.
     let Some(Seen { line, scope, .. }) = seen.filter(|seen| seen.suspect == suspect) else { return Ok(false) };
