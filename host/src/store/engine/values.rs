@@ -13,8 +13,10 @@ use super::codes;
 use super::connection::Row;
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::lane::LaneKind;
 use crate::model::message::MessageState;
+use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
@@ -96,6 +98,24 @@ impl From<Vec<u8>> for Value {
     }
 }
 
+impl From<WorkItemId> for Value {
+    fn from(id: WorkItemId) -> Self {
+        id.as_bytes().as_slice().into()
+    }
+}
+
+impl From<EventId> for Value {
+    fn from(id: EventId) -> Self {
+        id.as_bytes().as_slice().into()
+    }
+}
+
+impl From<MessageId> for Value {
+    fn from(id: MessageId) -> Self {
+        id.as_bytes().as_slice().into()
+    }
+}
+
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Value::Null, Into::into)
@@ -156,6 +176,11 @@ impl Values {
         self
     }
 
+    /// The values of a row that has only one.
+    pub(in crate::store) fn only<T: Into<Value>>(&mut self, value: T) {
+        self.push(value);
+    }
+
     pub(in crate::store) fn id(&mut self, id: &[u8; 16]) -> &mut Self {
         self.push(id.as_slice())
     }
@@ -198,6 +223,22 @@ impl Row {
     pub(in crate::store) fn bytes_16(&self, index: usize) -> Result<[u8; 16], sqlx::Error> {
         let bytes: &[u8] = self.value(index)?;
         bytes.try_into().map_err(|_| damaged("id", format_args!("{} bytes", bytes.len())))
+    }
+
+    pub(in crate::store) fn work_item_id(&self, index: usize) -> Result<WorkItemId, sqlx::Error> {
+        self.bytes_16(index).map(WorkItemId::from_bytes)
+    }
+
+    pub(in crate::store) fn event_id(&self, index: usize) -> Result<EventId, sqlx::Error> {
+        self.bytes_16(index).map(EventId::from_bytes)
+    }
+
+    pub(in crate::store) fn message_id(&self, index: usize) -> Result<MessageId, sqlx::Error> {
+        self.bytes_16(index).map(MessageId::from_bytes)
+    }
+
+    pub(in crate::store) fn generation(&self, index: usize) -> Result<GenerationNumber, sqlx::Error> {
+        self.unsigned_32(index).map(GenerationNumber)
     }
 
     pub(in crate::store) fn optional_bytes_32(&self, index: usize) -> Result<Option<[u8; 32]>, sqlx::Error> {

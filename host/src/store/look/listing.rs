@@ -38,7 +38,7 @@ impl Store {
             .iter()
             .map(|row| {
                 Ok(EventSummary {
-                    id: EventId::from_bytes(row.bytes_16(0)?),
+                    id: row.event_id(0)?,
                     namespace: row.name(1)?,
                     pack: row.name(2)?,
                     route: row.name(3)?,

@@ -129,8 +129,8 @@ impl Store {
                     for row in connection.fetch_all(RANGE, values).await? {
                         let standing = standing(state, row.time(3)?, now);
                         let item = PeekedItem {
-                            id: WorkItemId::from_bytes(row.bytes_16(0)?),
-                            event_id: EventId::from_bytes(row.bytes_16(1)?),
+                            id: row.work_item_id(0)?,
+                            event_id: row.event_id(1)?,
                             namespace: row.name(2)?,
                             generation,
                             work_type,

@@ -91,7 +91,7 @@ impl Store {
             return Ok(HashMap::new());
         }
         let mut reader = self.reader().await?;
-        let actions = INPUTS.fetch(&mut reader.connection(), ids.to_vec(), bind_work_item, due_action).await?;
+        let actions = INPUTS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, due_action).await?;
         Ok(actions.into_iter().collect())
     }
 
@@ -101,8 +101,8 @@ impl Store {
             return Ok(HashMap::new());
         }
         let mut reader = self.reader().await?;
-        let size = |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?));
-        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), bind_work_item, size).await?;
+        let size = |row: &Row| Ok((row.work_item_id(0)?, row.unsigned(1)?));
+        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, size).await?;
         Ok(sizes.into_iter().collect())
     }
 }
@@ -113,13 +113,10 @@ pub(in crate::store) async fn hand_off(unit: &mut Unit<'_>, messages: Vec<Handed
         return Ok(());
     }
     let ended_at: HashMap<i64, Timestamp> = messages.into_iter().map(|handed| (handed.message, handed.at)).collect();
-    let bind = |values: &mut Values, ordinal: i64| {
-        values.push(ordinal);
-    };
     let mut ordinals: Vec<i64> = ended_at.keys().copied().collect();
     ordinals.sort_unstable();
     let expected = ordinals.len();
-    let mut actions = STORED.fetch(&mut unit.connection, ordinals, bind, stored).await?;
+    let mut actions = STORED.fetch(&mut unit.connection, ordinals, Values::only, stored).await?;
     all_written(actions.len() as u64, expected)?;
     actions.sort_unstable_by_key(|action| action.ordinal);
     let planned = |action: Stored| {
@@ -162,30 +159,17 @@ impl Stored {
 fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
     Ok(Stored {
         ordinal: row.value(0)?,
-        id: MessageId::from_bytes(row.bytes_16(1)?),
+        id: row.message_id(1)?,
         generation: row.unsigned_32(2)?,
-        event_id: EventId::from_bytes(row.bytes_16(3)?),
+        event_id: row.event_id(3)?,
         namespace: row.name(4)?,
-        scope: Scope {
-            pack: row.name(5)?,
-            work_type: WorkType::WorkflowActionApply,
-            generation: GenerationNumber(row.unsigned_32(6)?),
-        },
+        scope: Scope { pack: row.name(5)?, work_type: WorkType::WorkflowActionApply, generation: row.generation(6)? },
         event: row.value(7)?,
         queue_class: row.queue_class(8)?,
     })
 }
 
 fn due_action(row: &Row) -> Result<(WorkItemId, DueAction), sqlx::Error> {
-    let action = DueAction {
-        id: MessageId::from_bytes(row.bytes_16(1)?),
-        name: row.value(2)?,
-        body: row.blob(3)?,
-        due_at: row.time(4)?,
-    };
-    Ok((WorkItemId::from_bytes(row.bytes_16(0)?), action))
-}
-
-fn bind_work_item(values: &mut Values, id: WorkItemId) {
-    values.id(id.as_bytes());
+    let action = DueAction { id: row.message_id(1)?, name: row.value(2)?, body: row.blob(3)?, due_at: row.time(4)? };
+    Ok((row.work_item_id(0)?, action))
 }

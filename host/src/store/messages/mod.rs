@@ -223,7 +223,7 @@ impl Store {
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
-            let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?;
+            let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, entry).await?;
             reader.is_answered();
             Ok(entries)
         };
@@ -267,7 +267,7 @@ impl Store {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
             let payload = |row: &Row| payload(row, 0);
-            let payloads = PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), bind_id, payload).await?;
+            let payloads = PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, payload).await?;
             reader.is_answered();
             Ok(payloads)
         };
@@ -385,10 +385,6 @@ async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64
     Ok(row.unsigned(0)?)
 }
 
-fn bind_id(values: &mut Values, id: MessageId) {
-    values.id(id.as_bytes());
-}
-
 fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {
     Ok(rows.iter().map(entry).collect::<Result<_, sqlx::Error>>()?)
 }
@@ -396,10 +392,10 @@ fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {
 /// Reads a row that begins with [`entry_columns`].
 pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
     Ok(MessageEntry {
-        id: MessageId::from_bytes(row.bytes_16(0)?),
+        id: row.message_id(0)?,
         seq: row.unsigned(1)?,
-        event_id: EventId::from_bytes(row.bytes_16(2)?),
-        work_item_id: WorkItemId::from_bytes(row.bytes_16(3)?),
+        event_id: row.event_id(2)?,
+        work_item_id: row.work_item_id(3)?,
         namespace: row.name(4)?,
         destination: row.name(5)?,
         state: row.message_state(6)?,
@@ -417,7 +413,7 @@ pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
 /// Reads id, idempotency key, content type, headers and body from column `first` on.
 pub(super) fn payload(row: &Row, first: usize) -> Result<Payload, sqlx::Error> {
     Ok(Payload {
-        id: MessageId::from_bytes(row.bytes_16(first)?),
+        id: row.message_id(first)?,
         idempotency_key: row.value(first + 1)?,
         content_type: row.value(first + 2)?,
         headers: row.headers(first + 3)?,

@@ -168,7 +168,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let rows = reader.connection().fetch_all(SERVING, values![]).await?;
         let serving = rows.iter().map(|row| {
-            let number = GenerationNumber(row.unsigned_32(1)?);
+            let number = row.generation(1)?;
             Ok(ServingGeneration { pack: row.name(0)?, number, active: row.value(2)? })
         });
         serving.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
@@ -319,7 +319,7 @@ const CHUNKS: &str =
 fn generation(row: &Row) -> Result<Generation, sqlx::Error> {
     Ok(Generation {
         pack: row.name(0)?,
-        number: GenerationNumber(row.unsigned_32(1)?),
+        number: row.generation(1)?,
         active: row.value(2)?,
         digest: row.digest(3)?,
         component_digest: row.digest(4)?,

@@ -184,7 +184,7 @@ pub(in crate::store) async fn uncovered_of(
 
 async fn missing_in(connection: &mut Connection<'_>, first: i64, end: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
     let rows = connection.fetch_all(GAP, values![first, end]).await?;
-    let missing = rows.iter().map(|row| Ok((row.value(0)?, EventId::from_bytes(row.bytes_16(1)?))));
+    let missing = rows.iter().map(|row| Ok((row.value(0)?, row.event_id(1)?)));
     Ok(missing.collect::<Result<_, sqlx::Error>>()?)
 }
 
@@ -260,12 +260,12 @@ fn bind(values: &mut Values, ordinal: i64) {
 fn uncovered(row: &Row) -> Result<Uncovered, sqlx::Error> {
     Ok(Uncovered {
         ordinal: row.value(0)?,
-        id: EventId::from_bytes(row.bytes_16(1)?),
+        id: row.event_id(1)?,
         namespace: row.name(2)?,
         source_key: row.value(3)?,
         route: row.name(6)?,
         delivery_lane: delivery_lane(row, 6)?,
-        scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: GenerationNumber(row.unsigned_32(5)?) },
+        scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: row.generation(5)? },
     })
 }
 

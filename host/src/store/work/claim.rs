@@ -94,7 +94,7 @@ impl Store {
             let mut values = scope.values();
             values.id(request.lease.as_bytes());
             for row in reader.connection().fetch_all(CLAIMED_UNDER, values).await? {
-                claimed.push((WorkItemId::from_bytes(row.bytes_16(0)?), row.unsigned_32(1)?));
+                claimed.push((row.work_item_id(0)?, row.unsigned_32(1)?));
             }
         }
         Ok(claimed)
@@ -108,16 +108,7 @@ impl Store {
     /// Loads Events by id, in the order asked for.
     pub async fn load_events(&self, ids: &[EventId]) -> Result<Vec<Event>, StoreError> {
         let mut reader = self.reader().await?;
-        let found = EVENTS
-            .fetch(
-                &mut reader.connection(),
-                ids.to_vec(),
-                |values, id| {
-                    values.id(id.as_bytes());
-                },
-                event,
-            )
-            .await?;
+        let found = EVENTS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, event).await?;
         let mut found: HashMap<EventId, Event> = found.into_iter().map(|event| (event.id, event)).collect();
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
@@ -136,14 +127,7 @@ impl Store {
     pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
         let mut reader = self.reader().await?;
         let sizes = SIZES
-            .fetch(
-                &mut reader.connection(),
-                ids.to_vec(),
-                |values, id| {
-                    values.id(id.as_bytes());
-                },
-                |row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?)),
-            )
+            .fetch(&mut reader.connection(), ids.to_vec(), Values::only, |row| Ok((row.event_id(0)?, row.unsigned(1)?)))
             .await?;
         Ok(sizes.into_iter().collect())
     }
@@ -248,11 +232,11 @@ const NEXT_CLAIMABLE: &str = sql!(
 
 pub(in crate::store) fn event(row: &Row) -> Result<Event, sqlx::Error> {
     Ok(Event {
-        id: EventId::from_bytes(row.bytes_16(0)?),
+        id: row.event_id(0)?,
         receipt_id: ReceiptId::from_bytes(row.bytes_16(1)?),
         namespace: row.name(2)?,
         pack: row.name(3)?,
-        generation: GenerationNumber(row.unsigned_32(4)?),
+        generation: row.generation(4)?,
         route: row.name(5)?,
         source_key: row.value(6)?,
         delivery_key: row.value(7)?,

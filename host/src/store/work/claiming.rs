@@ -172,11 +172,7 @@ async fn the_one(
     let Some(row) = unit.connection.fetch_optional(THE_ONE, values![id.as_bytes().as_slice()]).await? else {
         return Ok(None);
     };
-    let scope = Scope {
-        pack: row.name(10)?,
-        work_type: row.work_type(11)?,
-        generation: GenerationNumber(row.unsigned_32(12)?),
-    };
+    let scope = row.scope(10)?;
     let candidate = candidate(&row, &scope)?;
     let now = unit.time(request.now).as_millis();
     let in_time = match candidate.state {
@@ -247,8 +243,8 @@ fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> V
 fn candidate(row: &Row, scope: &Scope) -> Result<Candidate, sqlx::Error> {
     Ok(Candidate {
         ordinal: row.value(0)?,
-        id: WorkItemId::from_bytes(row.bytes_16(1)?),
-        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        id: row.work_item_id(1)?,
+        event_id: row.event_id(2)?,
         namespace: row.name(3)?,
         scope: scope.clone(),
         class: row.queue_class(4)?,

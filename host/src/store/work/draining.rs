@@ -128,8 +128,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let values = values![pack.as_str(), from.0, after, BATCH_ROWS];
         let rows = reader.connection().fetch_all(WAITING_ACTIONS, values).await?;
-        let action =
-            |row: &crate::store::engine::connection::Row| Ok((row.value(0)?, MessageId::from_bytes(row.bytes_16(1)?)));
+        let action = |row: &crate::store::engine::connection::Row| Ok((row.value(0)?, row.message_id(1)?));
         Ok(rows.iter().map(action).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -245,27 +244,16 @@ pub(in crate::store) async fn apply(
 async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Error> {
     let now = unit.time(drain.now).as_millis();
     let mut rows = LOAD
-        .fetch(
-            &mut unit.connection,
-            drain.rows.clone(),
-            |values, ordinal| {
-                values.push(ordinal);
-            },
-            |row| {
-                Ok(Row {
-                    ordinal: row.value(0)?,
-                    scope: Scope {
-                        pack: row.name(1)?,
-                        work_type: row.work_type(2)?,
-                        generation: GenerationNumber(row.unsigned_32(3)?),
-                    },
-                    state: row.work_state(4)?,
-                    turn: row.value(5)?,
-                    lanes: LaneIds { delivery: row.value(6)?, source: row.value(7)? },
-                    epoch: row.unsigned_32(8)?,
-                })
-            },
-        )
+        .fetch(&mut unit.connection, drain.rows.clone(), Values::only, |row| {
+            Ok(Row {
+                ordinal: row.value(0)?,
+                scope: row.scope(1)?,
+                state: row.work_state(4)?,
+                turn: row.value(5)?,
+                lanes: LaneIds { delivery: row.value(6)?, source: row.value(7)? },
+                epoch: row.unsigned_32(8)?,
+            })
+        })
         .await?;
     rows.retain(|row| {
         row.scope.pack == drain.pack && row.scope.generation == drain.from && row.state.waits(row.turn, now)

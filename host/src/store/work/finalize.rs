@@ -32,8 +32,8 @@ pub(in crate::store) static LOAD: Statement = Statement::lock(
     "(id)",
     1,
     sql!(
-        "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
+        "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.namespace, work_item.pack, \
+     work_item.work_type, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
      work_item.queue_class, work_item.coalesces, \
      coalesce((SELECT lane.kind FROM lane WHERE lane.id = work_item.source_lane_id) = {projection_lane}, 0) \
@@ -315,7 +315,7 @@ async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answe
                 values.id(id.as_bytes()).id(lease.as_bytes()).push(epoch);
             },
             |row| {
-                let id = WorkItemId::from_bytes(row.bytes_16(0)?);
+                let id = row.work_item_id(0)?;
                 Ok((id, LeaseToken::from_bytes(row.bytes_16(1)?), row.unsigned_32(2)?))
             },
         )
@@ -356,11 +356,7 @@ pub(in crate::store) async fn leave_lanes(
 ) -> Result<(), sqlx::Error> {
     let (ordinals, lanes): (Vec<i64>, Vec<LaneIds>) = holders.into_iter().unzip();
     let held = lane::hold(unit, lanes.iter().copied().collect()).await?;
-    LEAVE_LANE
-        .execute(&mut unit.connection, ordinals, |values, ordinal| {
-            values.push(ordinal);
-        })
-        .await?;
+    LEAVE_LANE.execute(&mut unit.connection, ordinals, Values::only).await?;
     lane::advance(unit, &held, lanes).await
 }
 
@@ -368,37 +364,26 @@ async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<W
     ids.sort_unstable();
     ids.dedup();
     let rows = LOAD
-        .fetch(
-            &mut unit.connection,
-            ids,
-            |values, id| {
-                values.id(id.as_bytes());
-            },
-            |row| {
-                Ok(Row {
-                    ordinal: row.value(0)?,
-                    id: WorkItemId::from_bytes(row.bytes_16(1)?),
-                    event_id: EventId::from_bytes(row.bytes_16(2)?),
-                    namespace: row.name(4)?,
-                    scope: Scope {
-                        pack: row.name(5)?,
-                        work_type: row.work_type(3)?,
-                        generation: GenerationNumber(row.unsigned_32(6)?),
-                    },
-                    state: row.work_state(7)?,
-                    lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
-                    lane_ordinal: row.value(10)?,
-                    run_after: row.time(11)?,
-                    lease: row.optional_bytes_16(12)?.map(LeaseToken::from_bytes),
-                    epoch: row.unsigned_32(13)?,
-                    attempt: row.unsigned_32(14)?,
-                    failures: row.unsigned_32(15)?,
-                    queue_class: row.queue_class(16)?,
-                    coalesces: row.value(17)?,
-                    is_projected: row.value(18)?,
-                })
-            },
-        )
+        .fetch(&mut unit.connection, ids, Values::only, |row| {
+            Ok(Row {
+                ordinal: row.value(0)?,
+                id: row.work_item_id(1)?,
+                event_id: row.event_id(2)?,
+                namespace: row.name(3)?,
+                scope: row.scope(4)?,
+                state: row.work_state(7)?,
+                lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
+                lane_ordinal: row.value(10)?,
+                run_after: row.time(11)?,
+                lease: row.optional_bytes_16(12)?.map(LeaseToken::from_bytes),
+                epoch: row.unsigned_32(13)?,
+                attempt: row.unsigned_32(14)?,
+                failures: row.unsigned_32(15)?,
+                queue_class: row.queue_class(16)?,
+                coalesces: row.value(17)?,
+                is_projected: row.value(18)?,
+            })
+        })
         .await?;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }

@@ -267,7 +267,7 @@ fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
 async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<(LaneKey, Stored)>, sqlx::Error> {
     let seen = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
     let lanes: LaneSet = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
-    let mut loaded = HELD.fetch(&mut unit.connection, lanes.ids(), bind_lane_id, stored).await?;
+    let mut loaded = HELD.fetch(&mut unit.connection, lanes.ids(), Values::only, stored).await?;
     let seen: HashSet<LaneKey> = seen.into_iter().map(|(key, _)| key).collect();
     let missing: Vec<LaneKey> = keys.iter().filter(|key| !seen.contains(key)).cloned().collect();
     create(unit, missing.clone()).await?;
@@ -289,14 +289,10 @@ async fn create(unit: &mut Unit<'_>, missing: Vec<LaneKey>) -> Result<(), sqlx::
     Ok(())
 }
 
-fn bind_lane_id(values: &mut Values, lane_id: i64) {
-    values.push(lane_id);
-}
-
 /// Holds lanes until the transaction ends. On SQLite the one writer holds them anyway.
 pub(in crate::store) async fn hold(unit: &mut Unit<'_>, lanes: LaneSet) -> Result<HeldLanes, sqlx::Error> {
     if unit.connection.engine() != Engine::Sqlite {
-        HOLD.execute(&mut unit.connection, lanes.ids(), bind_lane_id).await?;
+        HOLD.execute(&mut unit.connection, lanes.ids(), Values::only).await?;
     }
     Ok(HeldLanes(lanes))
 }
@@ -355,8 +351,8 @@ pub(in crate::store) async fn advance(
 ) -> Result<(), sqlx::Error> {
     let lanes: LaneSet = left.into_iter().inspect(|lanes| assert!(held.cover(*lanes), "{lanes:?} is held")).collect();
     let mut next =
-        IN_DELIVERY_LANES.fetch(&mut unit.connection, lanes.delivery.clone(), bind_lane_id, successor).await?;
-    next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), bind_lane_id, successor).await?);
+        IN_DELIVERY_LANES.fetch(&mut unit.connection, lanes.delivery.clone(), Values::only, successor).await?;
+    next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), Values::only, successor).await?);
     promote(unit, &next).await?;
     let heads: HashMap<i64, i64> = next.iter().map(|next| (next.lane_id, next.successor.item)).collect();
     set_heads(unit, lanes.ids().into_iter().map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
@@ -367,7 +363,7 @@ pub(in crate::store) async fn advance(
 pub(in crate::store) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
     let lanes: LaneSet = left.iter().map(|(_, lanes)| *lanes).collect();
     let heads = HOLD
-        .fetch(&mut unit.connection, lanes.ids(), bind_lane_id, |row| Ok((row.value(0)?, row.value(1)?)))
+        .fetch(&mut unit.connection, lanes.ids(), Values::only, |row| Ok((row.value(0)?, row.value(1)?)))
         .await?
         .into_iter()
         .collect::<HashMap<i64, Option<i64>>>();
@@ -419,10 +415,6 @@ fn successor(row: &Row) -> Result<Next, sqlx::Error> {
     Ok(Next {
         lane_id: row.value(0)?,
         successor: Successor { item: row.value(1)?, blockers: Blockers(row.unsigned_32(2)?) },
-        scope: Scope {
-            pack: row.name(3)?,
-            work_type: row.work_type(4)?,
-            generation: GenerationNumber(row.unsigned_32(5)?),
-        },
+        scope: row.scope(3)?,
     })
 }

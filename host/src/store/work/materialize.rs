@@ -407,10 +407,10 @@ fn known_event(row: &Row) -> Result<(EventKey, Known), sqlx::Error> {
     let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
     let known = Known {
         ordinal: row.value(3)?,
-        id: EventId::from_bytes(row.bytes_16(4)?),
+        id: row.event_id(4)?,
         receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
         pack: row.name(6)?,
-        generation: GenerationNumber(row.unsigned_32(7)?),
+        generation: row.generation(7)?,
         payload_digest: row.digest(8)?,
         source_key: row.value(9)?,
         has_work_item: row.value(10)?,

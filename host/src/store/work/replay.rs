@@ -93,8 +93,8 @@ static HOLD_EVENTS: Statement = Statement::lock(
 static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
     1,
-    "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
+    "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.namespace, work_item.pack, \
+     work_item.work_type, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
      work_item.action FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
@@ -176,10 +176,9 @@ impl Held {
         parents.sort_unstable();
         parents.dedup();
         let events = load_events(unit, parents.clone()).await?;
-        let children =
-            |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), WorkItemId::from_bytes(row.bytes_16(1)?)));
-        let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), bind_work_item, parent).await?;
-        let children = CHILDREN.fetch(&mut unit.connection, parents, bind_work_item, children).await?;
+        let children = |row: &Row| Ok((row.work_item_id(0)?, row.work_item_id(1)?));
+        let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), Values::only, parent).await?;
+        let children = CHILDREN.fetch(&mut unit.connection, parents, Values::only, children).await?;
         Ok(Self { events, parents: held.into_iter().collect(), children: children.into_iter().collect() })
     }
 
@@ -242,22 +241,14 @@ impl Plan {
     }
 }
 
-fn bind_work_item(values: &mut Values, id: WorkItemId) {
-    values.id(id.as_bytes());
-}
-
-fn bind_event(values: &mut Values, id: EventId) {
-    values.id(id.as_bytes());
-}
-
 async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<HashMap<EventId, Input>, sqlx::Error> {
-    let event_of = |row: &Row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.value::<bool>(1)?));
-    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, bind_work_item, event_of).await?;
+    let event_of = |row: &Row| Ok((row.event_id(0)?, row.value::<bool>(1)?));
+    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, Values::only, event_of).await?;
     let projected: BTreeMap<EventId, bool> = projected.into_iter().collect();
     let ids = projected.keys().copied().collect();
     let events = HOLD_EVENTS
-        .fetch(&mut unit.connection, ids, bind_event, |row| {
-            let id = EventId::from_bytes(row.bytes_16(0)?);
+        .fetch(&mut unit.connection, ids, Values::only, |row| {
+            let id = row.event_id(0)?;
             let input = Input {
                 is_projected: projected[&id],
                 ordinal: row.value(1)?,
@@ -275,17 +266,13 @@ async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<Ha
 fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
     let parent = Parent {
         ordinal: row.value(1)?,
-        event_id: EventId::from_bytes(row.bytes_16(2)?),
-        namespace: row.name(4)?,
-        scope: Scope {
-            pack: row.name(5)?,
-            work_type: row.work_type(3)?,
-            generation: GenerationNumber(row.unsigned_32(6)?),
-        },
+        event_id: row.event_id(2)?,
+        namespace: row.name(3)?,
+        scope: row.scope(4)?,
         state: row.work_state(7)?,
         lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
         queue_class: row.queue_class(10)?,
         action: row.value(11)?,
     };
-    Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
+    Ok((row.work_item_id(0)?, parent))
 }

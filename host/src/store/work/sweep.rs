@@ -148,10 +148,7 @@ async fn look(connection: &mut Connection<'_>, kind: LaneKind, lanes: Vec<i64>) 
         LaneKind::Delivery => &DELIVERY_LINES,
         LaneKind::Source | LaneKind::Projection => &SOURCE_LINES,
     };
-    let bind = |values: &mut Values, lane_id: i64| {
-        values.push(lane_id);
-    };
-    lines.fetch(connection, lanes, bind, |row| seen(kind, row)).await
+    lines.fetch(connection, lanes, Values::only, |row| seen(kind, row)).await
 }
 
 fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
@@ -168,11 +165,7 @@ fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
             blockers: Blockers(row.unsigned_32(2)?),
             other_head: if other.is_some() { Some(row.value(5)?) } else { None },
         },
-        scope: Scope {
-            pack: row.name(6)?,
-            work_type: row.work_type(7)?,
-            generation: GenerationNumber(row.unsigned_32(8)?),
-        },
+        scope: row.scope(6)?,
     })
 }
 

@@ -68,7 +68,7 @@ impl Authority {
             values.push(pack.as_str()).push(i64::from(number.0));
         });
         let answered = reads.answer(&mut unit.connection).await?;
-        let generation = |row: &Row| Ok((row.name(0)?, GenerationNumber(row.unsigned_32(1)?)));
+        let generation = |row: &Row| Ok((row.name(0)?, row.generation(1)?));
         Ok(Self {
             namespaces: answered.decode(namespaces, |row| row.name(0))?.into_iter().collect(),
             generations: answered.decode(generations, generation)?.into_iter().collect(),

@@ -9,7 +9,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
 use crate::store::engine::codes::{message_state_code, work_state_code, work_type_code};
-use crate::store::engine::connection::Connection;
+use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
@@ -43,6 +43,17 @@ impl Scope {
     /// Its columns, for statements that begin with them: pack, work type, generation.
     pub(in crate::store) fn values(&self) -> Values {
         values![self.pack.as_str(), work_type_code(self.work_type), self.generation.0]
+    }
+}
+
+impl Row {
+    /// A scope from three columns: pack, work type and generation.
+    pub(in crate::store) fn scope(&self, first: usize) -> Result<Scope, sqlx::Error> {
+        Ok(Scope {
+            pack: self.name(first)?,
+            work_type: self.work_type(first + 1)?,
+            generation: self.generation(first + 2)?,
+        })
     }
 }
 
