@@ -114,16 +114,26 @@ pub(in crate::store) enum Shape {
     Select { wanted: &'static str, select: &'static str, lock: Lock },
     /// Stores the rows. `into` is the table and its columns.
     Insert { into: &'static str, conflict: Conflict },
-    /// Changes what the rows name. `rows` is the list's name in `set` and `on`, and `column1`, .. are its columns.
+    /// Changes what the rows name. `rows` is the list's name in `set` and `on`, with the names of its columns.
     Update { table: &'static str, set: &'static str, rows: &'static str, on: &'static str },
 }
 
 impl Shape {
-    /// The text for `size` rows of `columns` values.
-    pub(in crate::store) fn render(self, engine: Engine, columns: usize, size: usize) -> String {
+    /// How many values a row has: as many as the list has columns.
+    pub(in crate::store) const fn columns(self) -> usize {
+        match self {
+            Shape::Select { wanted: columns, .. }
+            | Shape::Insert { into: columns, .. }
+            | Shape::Update { rows: columns, .. } => names(columns),
+        }
+    }
+
+    /// The text for `size` rows.
+    pub(in crate::store) fn render(self, engine: Engine, size: usize) -> String {
+        let columns = self.columns();
         match self {
             Shape::Select { wanted, select, lock } => {
-                let list = list(engine, columns, size, false);
+                let list = list(engine, &vec!["?"; columns], size);
                 let select = self::select(engine, select);
                 format!("WITH wanted {wanted} AS ({list}) {select}{}", lock.suffix(engine))
             }
@@ -139,11 +149,17 @@ impl Shape {
                 }
             }
             Shape::Update { table, set, rows, on } => {
-                let list = list(engine, columns, size, true);
+                let (name, columns) = rows.split_once(' ').expect("a list has a name, and columns");
+                let named: Vec<String> =
+                    columns.trim_matches(['(', ')']).split(", ").map(|column| format!("? AS {column}")).collect();
+                let list = list(engine, &named, size);
                 match engine {
-                    Engine::Sqlite => format!("UPDATE {table} SET {set} FROM ({list}) AS {rows} WHERE {on}"),
+                    Engine::Sqlite => {
+                        format!("WITH {rows} AS ({list}) UPDATE {table} SET {set} FROM {name} WHERE {on}")
+                    }
                     Engine::MySql { .. } => {
-                        format!("UPDATE ({list}) AS {rows} STRAIGHT_JOIN {table} ON {on} SET {set}")
+                        let set = qualified(table, set);
+                        format!("UPDATE ({list}) AS {name} STRAIGHT_JOIN {table} ON {on} SET {set}")
                     }
                 }
             }
@@ -167,17 +183,39 @@ pub(in crate::store) fn select(engine: Engine, select: &str) -> String {
     }
 }
 
-/// A list of rows as a table. SQLite names its columns `column1`, ..; elsewhere they are named so if asked for.
-fn list(engine: Engine, columns: usize, size: usize, named: bool) -> String {
+/// The names in `(id, head)`, counted.
+const fn names(list: &str) -> usize {
+    let list = list.as_bytes();
+    let (mut at, mut count) = (0, 1);
+    while at < list.len() {
+        count += (list[at] == b',') as usize;
+        at += 1;
+    }
+    count
+}
+
+/// The assignments of `set` with the table before each column that is assigned: in an update of a list and a table, the
+/// bare name of a column that both have is ambiguous on a server. SQLite takes none but bare names.
+fn qualified(table: &str, set: &str) -> String {
+    let mut depth = 0_usize;
+    let assignments = set.split(|character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    });
+    assignments.map(|assignment| format!("{table}.{}", assignment.trim_start())).collect::<Vec<_>>().join(", ")
+}
+
+/// A list of rows as a table. On a server the first row is written as `columns` say, which names them.
+fn list(engine: Engine, columns: &[impl AsRef<str>], size: usize) -> String {
     match engine {
-        Engine::Sqlite => format!("VALUES {}", repeated(&row(columns), size)),
+        Engine::Sqlite => format!("VALUES {}", repeated(&row(columns.len()), size)),
         Engine::MySql { .. } => {
-            let first = (1..=columns).map(|column| match named {
-                true => format!("? AS column{column}"),
-                false => "?".to_owned(),
-            });
-            let first = first.collect::<Vec<_>>().join(", ");
-            let other = format!(" UNION ALL SELECT {}", vec!["?"; columns].join(", "));
+            let first = columns.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+            let other = format!(" UNION ALL SELECT {}", vec!["?"; columns.len()].join(", "));
             format!("SELECT {first}{}", other.repeat(size - 1))
         }
     }

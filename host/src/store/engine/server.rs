@@ -37,8 +37,7 @@ const REPAIR_PATIENCE: Patience = Patience {
 
 static MIGRATOR: Migrator = sqlx::migrate!("../migrations/mysql");
 
-static CREATE_SHARDS: Statement =
-    Statement::insert("shard (id, last_seq, epoch, lease_until)", 4, Conflict::Keep("id"));
+static CREATE_SHARDS: Statement = Statement::insert("shard (id, last_seq, epoch, lease_until)", Conflict::Keep("id"));
 
 /// Where a database is: `mysql://user:password@host:port/database`. Shows no password.
 #[derive(Clone)]

@@ -47,8 +47,7 @@ const QUEUED: i64 = 4;
 
 /// One statement, so that all of it is of one moment. A lease holds to its last millisecond.
 const EXACT: &str = sql!(
-    "\
-    SELECT 0, state, claimable, count(*) FROM (\
+    "SELECT 0, state, claimable, count(*) FROM (\
     SELECT state, CASE WHEN state IN ({blocked}, {done}, {dead}) THEN 0 WHEN state = {delayed} AND turn > ? THEN 0 WHEN state = {processing} AND turn >= ? THEN 0 \
     WHEN projection_key IS NOT NULL AND projection_active_key IS NULL THEN 0 \
     WHEN EXISTS (SELECT 1 FROM lane WHERE lane.id IN (work_item.source_lane_id, work_item.delivery_lane_id) \

@@ -89,23 +89,20 @@ pub enum Standing {
 
 /// The work types and generations that have rows which may be claimed, now or by time alone.
 const SCOPES: &str = sql!(
-    "\
-    SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN ({claimable}) \
+    "SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN ({claimable}) \
     GROUP BY work_type, generation HAVING sum(count) > 0 ORDER BY work_type, generation"
 );
 
 /// One short range of the claim index.
 const RANGE: &str = sql!(
-    "\
-    SELECT id, event_id, namespace, turn, lane_ordinal, attempt, failures FROM work_item \
+    "SELECT id, event_id, namespace, turn, lane_ordinal, attempt, failures FROM work_item \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = ? AND queue_class = ? \
     ORDER BY turn, id LIMIT ?"
 );
 
 /// Rows of one work type that wait in lanes.
 const BLOCKED: &str = sql!(
-    "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND work_type = ? AND state = {blocked}"
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND work_type = ? AND state = {blocked}"
 );
 
 impl Store {

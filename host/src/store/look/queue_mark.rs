@@ -15,8 +15,7 @@ pub struct QueueMark {
 }
 
 const MARK: &str = sql!(
-    "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), CAST(coalesce(sum(CASE WHEN state = {ready} THEN count ELSE 0 END), 0) AS SIGNED) \
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED), CAST(coalesce(sum(CASE WHEN state = {ready} THEN count ELSE 0 END), 0) AS SIGNED) \
     FROM work_item_counter WHERE pack = ?"
 );
 

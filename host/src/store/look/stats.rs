@@ -27,14 +27,12 @@ const WORK_ITEMS: i64 = 0;
 
 /// `SIGNED`, because a sum is a decimal number on some engines.
 const COUNTERS: &str = sql!(
-    "\
-    SELECT 0, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN ({any_work_type}) GROUP BY state \
+    "SELECT 0, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN ({any_work_type}) GROUP BY state \
     UNION ALL SELECT 1, state, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state"
 );
 
 const ROWS: &str = sql!(
-    "\
-    SELECT 0, state, count(*) FROM work_item WHERE work_type IN ({any_work_type}) GROUP BY state \
+    "SELECT 0, state, count(*) FROM work_item WHERE work_type IN ({any_work_type}) GROUP BY state \
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state"
 );
 
@@ -43,8 +41,7 @@ const ROWS: &str = sql!(
 const OLDEST_UNCERTAIN_SQLITE: &str =
     sql!("SELECT min(admitted_at) FROM message WHERE state IN ({message_troubled}) AND state = {message_uncertain}");
 const OLDEST_UNCERTAIN_MYSQL: &str = sql!(
-    "\
-    SELECT min(message.admitted_at) FROM shard CROSS JOIN message ON message.shard = shard.id AND message.state = {message_uncertain}"
+    "SELECT min(message.admitted_at) FROM shard CROSS JOIN message ON message.shard = shard.id AND message.state = {message_uncertain}"
 );
 
 impl Stats {

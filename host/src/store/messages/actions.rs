@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::DueAction;
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkType;
@@ -60,7 +59,6 @@ struct Stored {
 /// there.
 static STORED: Statement = Statement::select(
     "(ordinal)",
-    1,
     sql!(
         "SELECT message.ordinal, message.id, message.generation, message.event_id, message.namespace, message.action_pack, \
      message.action_generation, event.ordinal, coalesce(emitter.queue_class, {default}) FROM wanted \
@@ -71,7 +69,6 @@ static STORED: Statement = Statement::select(
 
 static INPUTS: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT work_item.id, message.id, message.action, payload.body, message.due_at FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id CROSS JOIN message ON message.ordinal = work_item.action \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",
@@ -79,7 +76,6 @@ static INPUTS: Statement = Statement::select(
 
 static SIZES: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT work_item.id, message.bytes FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
      CROSS JOIN message ON message.ordinal = work_item.action",
 );

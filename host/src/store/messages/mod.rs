@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use self::transitions::{Cancel, Owned, Redrive, Reschedule, RescheduleTo, Resolve};
 use crate::model::event::Header;
-use crate::model::ids::{EventId, MessageId, WorkItemId};
+use crate::model::ids::MessageId;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
 use crate::store::engine::codes::sql;
@@ -366,13 +366,11 @@ static PUBLISHING: Text = Text::new(sql!(concat!(
 
 static ENTRIES: Statement = Statement::select(
     "(id)",
-    1,
     concat!("SELECT ", entry_columns!(), " FROM wanted CROSS JOIN message ON message.id = wanted.id"),
 );
 
 static PAYLOADS: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body \
      FROM wanted CROSS JOIN message ON message.id = wanted.id \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",

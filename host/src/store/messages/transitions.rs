@@ -79,7 +79,6 @@ pub(in crate::store) struct Resolve {
 
 static LOAD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
      message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error, \
      coalesce(message.line_seq, message.seq), message.action_generation, message.uncertain_attempts \
@@ -88,37 +87,37 @@ static LOAD: Statement = Statement::lock(
 );
 
 static SHARDS: Statement =
-    Statement::select("(id)", 1, "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
+    Statement::select("(id)", "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
 
 static MOVE: Statement = Statement::update(
     "message",
-    "state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, admitted_at = moved.column8, \
-     status = moved.column9, error = moved.column10, finished_at = moved.column11, uncertain_attempts = moved.column12",
-    "moved",
-    12,
-    "message.ordinal = moved.column1 AND message.state = moved.column2 AND message.generation = moved.column3 \
-     AND message.attempt = moved.column4",
+    "state = moved.state, attempt = moved.attempt, eligible_at = moved.eligible_at, admitted_at = moved.admitted_at, \
+     status = moved.status, error = moved.error, finished_at = moved.finished_at, \
+     uncertain_attempts = moved.uncertain_attempts",
+    "moved (ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, \
+     error, finished_at, uncertain_attempts)",
+    "message.ordinal = moved.ordinal AND message.state = moved.old_state \
+     AND message.generation = moved.old_generation AND message.attempt = moved.old_attempt",
 );
 
 static REMAKE: Statement = Statement::update(
     "message",
-    "state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, admitted_at = remade.column8, \
-     status = remade.column9, error = remade.column10, finished_at = remade.column11, \
-     uncertain_attempts = remade.column12, seq = remade.column13, generation = remade.column14, \
-     due_at = remade.column15, line_seq = remade.column16",
-    "remade",
-    16,
-    "message.ordinal = remade.column1 AND message.state = remade.column2 AND message.generation = remade.column3 \
-     AND message.attempt = remade.column4",
+    "state = remade.state, attempt = remade.attempt, eligible_at = remade.eligible_at, \
+     admitted_at = remade.admitted_at, status = remade.status, error = remade.error, \
+     finished_at = remade.finished_at, uncertain_attempts = remade.uncertain_attempts, seq = remade.seq, \
+     generation = remade.generation, due_at = remade.due_at, line_seq = remade.line_seq",
+    "remade (ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, \
+     error, finished_at, uncertain_attempts, seq, generation, due_at, line_seq)",
+    "message.ordinal = remade.ordinal AND message.state = remade.old_state \
+     AND message.generation = remade.old_generation AND message.attempt = remade.old_attempt",
 );
 
 /// Of rows that are held.
 static REGENERATE: Statement = Statement::update(
     "message",
-    "action_generation = regenerated.column2",
-    "regenerated",
-    2,
-    "message.ordinal = regenerated.column1 AND message.action_generation IS NOT NULL",
+    "action_generation = regenerated.action_generation",
+    "regenerated (ordinal, action_generation)",
+    "message.ordinal = regenerated.ordinal AND message.action_generation IS NOT NULL",
 );
 
 /// A message's row as it is becoming.

@@ -279,8 +279,7 @@ const ACTIONS: &str = "\
 /// The rows are asked and not the counters: what is not served is not worked off. Blocked rows have a head, which
 /// brings them in. A subquery with a limit is asked for each generation, and never made a table of.
 pub(super) const SERVING: &str = sql!(
-    "\
-    SELECT generation.pack, generation.number, generation.number = pack.active_generation \
+    "SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
     WHERE generation.number = pack.active_generation OR (SELECT work_item.ordinal FROM work_item WHERE work_item.pack = generation.pack \
     AND work_item.work_type IN ({any_work_type}) AND work_item.generation = generation.number AND work_item.state IN ({claimable}) LIMIT 1) IS NOT NULL \
@@ -303,8 +302,7 @@ const GENERATIONS: &str = concat!(
 
 /// WorkItems that are neither done nor dead.
 const UNFINISHED: &str = sql!(
-    "\
-    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < {done} AND (? IS NULL OR pack = ?) \
+    "SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < {done} AND (? IS NULL OR pack = ?) \
     GROUP BY pack, generation, state"
 );
 

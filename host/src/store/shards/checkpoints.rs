@@ -108,7 +108,6 @@ static ALL: Text = Text::new(
 /// A request that is done again after a commit of which nobody knows finds its own row.
 static INSERT: Statement = Statement::insert(
     "shard_checkpoint (shard, epoch, number, applied, bytes, digest, created_at)",
-    7,
     Conflict::Keep("shard, epoch, number"),
 );
 

@@ -94,7 +94,6 @@ const OPEN_ALL: &str = "DELETE FROM destination_gate WHERE destination = ?";
 
 static INSERT: Statement = Statement::insert(
     "destination_gate (destination, namespace, gate, reason, changed_at)",
-    5,
     Conflict::Keep("destination, namespace"),
 );
 

@@ -189,7 +189,6 @@ impl Ownership {
 
 static LOAD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT shard.id, shard.owner, shard.epoch, shard.lease_until, shard.last_seq \
      FROM wanted CROSS JOIN shard ON shard.id = wanted.id",
     Lock::Update,
@@ -197,10 +196,9 @@ static LOAD: Statement = Statement::lock(
 
 static SAVE: Statement = Statement::update(
     "shard",
-    "owner = changed.column2, epoch = changed.column3, lease_until = changed.column4, last_seq = changed.column5",
-    "changed",
-    5,
-    "shard.id = changed.column1",
+    "owner = changed.owner, epoch = changed.epoch, lease_until = changed.lease_until, last_seq = changed.last_seq",
+    "changed (id, owner, epoch, lease_until, last_seq)",
+    "shard.id = changed.id",
 );
 
 /// A shard's row: who owns it, and how far its feed goes.

@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-static SAY: Statement = Statement::insert("runtime (id, live_until)", 2, Conflict::Set("id", "live_until"));
+static SAY: Statement = Statement::insert("runtime (id, live_until)", Conflict::Set("id", "live_until"));
 
 const KNOWN: &str = "SELECT id, live_until FROM runtime ORDER BY id LIMIT ?";
 

@@ -7,6 +7,7 @@ mod differential;
 mod durability;
 mod interleavings;
 mod lifecycle;
+mod lock_order;
 pub(super) mod mariadb;
 mod measure;
 mod on_mariadb;

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use super::transaction::in_transaction;
 use crate::env;
 use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::Engine;
+use crate::store::engine::sequences::Sequences;
 use crate::store::engine::values::{Values, values};
-use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS};
+use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS, Unit};
 use crate::store::{Store, StoreError};
 
 /// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may
@@ -37,8 +39,7 @@ const WORK_ITEMS: i64 = 0;
 
 /// Of the work types that this program knows; `SIGNED`, because a sum is a decimal number on some engines.
 const MISCOUNTS: &str = sql!(
-    "\
-    SELECT 0, pack, work_type, generation, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
+    "SELECT 0, pack, work_type, generation, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
     SELECT pack, work_type, generation, state, count AS counted, 0 AS stored FROM work_item_counter WHERE work_type IN ({any_work_type}) \
     UNION ALL SELECT pack, work_type, generation, state, 0, count(*) FROM work_item WHERE work_type IN ({any_work_type}) \
     GROUP BY pack, work_type, generation, state) AS compared \
@@ -83,13 +84,8 @@ pub(in crate::store) async fn recount(connection: &mut Connection<'_>) -> Result
     if miscounts(connection).await?.is_empty() {
         return Ok(Vec::new());
     }
-    connection.begin().await?;
-    let recounted = recount_held(connection).await;
-    match recounted {
-        Ok(_) => connection.commit().await.map_err(sqlx::Error::from)?,
-        Err(_) => connection.rollback().await?,
-    }
-    Ok(recounted?)
+    let recount = async |unit: &mut Unit<'_>| recount_held(&mut unit.connection).await;
+    in_transaction(connection, &mut Sequences::default(), recount).await
 }
 
 async fn recount_held(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, sqlx::Error> {

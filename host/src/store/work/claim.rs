@@ -162,8 +162,7 @@ impl Store {
 
 /// A walk over the rows of a generation that are in work, in the claim index.
 const CLAIMED_UNDER: &str = sql!(
-    "\
-    SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {processing} \
+    "SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {processing} \
     AND queue_class IN ({any_class}) AND lease_token = ?"
 );
 
@@ -177,7 +176,6 @@ macro_rules! event_columns {
 
 pub(in crate::store) static EVENTS: Statement = Statement::select(
     "(id)",
-    1,
     concat!(
         "SELECT ",
         event_columns!(),
@@ -187,7 +185,6 @@ pub(in crate::store) static EVENTS: Statement = Statement::select(
 
 static SMALL_EVENTS: Statement = Statement::select(
     "(id, bytes_max)",
-    2,
     concat!(
         "SELECT ",
         event_columns!(),
@@ -199,7 +196,6 @@ static SMALL_EVENTS: Statement = Statement::select(
 /// SQLite knows a blob's length from the head of its row, wherever the blob itself is.
 static SIZES: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT event.id, length(event.body) FROM wanted CROSS JOIN event ON event.id = wanted.id",
 );
 
@@ -208,8 +204,7 @@ static SIZES: Statement = Statement::select(
 /// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each
 /// queue class. A lease holds to its last millisecond.
 const PROCESSING_ROWS: &str = sql!(
-    "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
     WHERE work_item.pack = scope.pack AND work_item.work_type = scope.work_type \
     AND work_item.generation = scope.generation AND work_item.state IN ({claimable}) AND work_item.state = {processing} \
     AND work_item.queue_class = class.code AND work_item.turn < ?)), 0) AS SIGNED) \
@@ -222,8 +217,7 @@ const PROCESSING_ROWS: &str = sql!(
 /// The earliest turn, from a time on, among a pack's delayed and processing rows: one index seek for each
 /// generation, work type and state that the counters know, and each queue class.
 const NEXT_CLAIMABLE: &str = sql!(
-    "\
-    SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
+    "SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
     AND work_item.state = counter.state AND work_item.state IN ({claimable}) AND work_item.queue_class = class.code \
     AND work_item.turn >= ?)) FROM work_item_counter AS counter \

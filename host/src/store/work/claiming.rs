@@ -12,7 +12,6 @@ use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, lease_is_over};
 use super::replay;
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
@@ -28,16 +27,14 @@ const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
 /// `state IN ({claimable})` is what the index `work_item_claim` says; the planner wants to read it in the statement.
 pub(in crate::store) const DUE_SQLITE: &str = sql!(
-    "\
-    UPDATE work_item SET state = {ready}, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
+    "UPDATE work_item SET state = {ready}, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {delayed} AND queue_class = ? \
     AND turn <= ? ORDER BY turn, id LIMIT ? + 0)"
 );
 
 /// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
 const DUE_MYSQL: &str = sql!(
-    "\
-    UPDATE work_item SET state = {ready}, turn = lane_ordinal \
+    "UPDATE work_item SET state = {ready}, turn = lane_ordinal \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state = {delayed} AND queue_class = ? AND turn <= ? \
     ORDER BY turn, id LIMIT ?"
 );
@@ -90,20 +87,18 @@ const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkSt
 pub(in crate::store) static TAKE: Statement = Statement::update(
     "work_item",
     sql!(
-        "state = {processing}, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1"
+        "state = {processing}, turn = taken.lease_until, lease_token = taken.lease_token, \
+         epoch = work_item.epoch + 1, attempt = work_item.attempt + 1"
     ),
-    "taken",
-    10,
-    "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
-     AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
-     AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9 \
-     AND work_item.queue_class = taken.column10 \
+    "taken (ordinal, lease_until, lease_token, state, turn, epoch, pack, work_type, generation, queue_class)",
+    "work_item.ordinal = taken.ordinal AND work_item.state = taken.state AND work_item.turn = taken.turn \
+     AND work_item.epoch = taken.epoch AND work_item.pack = taken.pack AND work_item.work_type = taken.work_type \
+     AND work_item.generation = taken.generation AND work_item.queue_class = taken.queue_class \
      AND (work_item.projection_key IS NULL OR work_item.projection_active_key IS NOT NULL)",
 );
 
 pub(in crate::store) static TAKEN: Statement = Statement::select(
     "(ordinal, lease_token)",
-    2,
     sql!(
         "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
      AND work_item.lease_token = wanted.lease_token AND work_item.state = {processing}"

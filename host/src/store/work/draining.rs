@@ -162,19 +162,16 @@ impl Store {
 }
 
 const UNFINISHED: &str = sql!(
-    "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < {done}"
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < {done}"
 );
 
 const HAS_CLAIMABLE: &str = sql!(
-    "\
-    SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN ({any_work_type}) AND generation = ? AND state IN ({claimable}))"
+    "SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN ({any_work_type}) AND generation = ? AND state IN ({claimable}))"
 );
 
 /// Neither done nor dead.
 const WAITING: &str = sql!(
-    "\
-    SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < {done} ORDER BY ordinal LIMIT ?"
+    "SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < {done} ORDER BY ordinal LIMIT ?"
 );
 
 const ACTIONS: &str = "SELECT count(*) FROM message WHERE action_pack = ? AND open_action = ?";
@@ -184,7 +181,6 @@ const WAITING_ACTIONS: &str = "\
 
 pub(in crate::store) static LOAD: Statement = Statement::lock(
     "(ordinal)",
-    1,
     "SELECT work_item.ordinal, work_item.pack, work_item.work_type, work_item.generation, work_item.state, \
      work_item.turn, work_item.delivery_lane_id, work_item.source_lane_id, work_item.epoch FROM wanted \
      CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal",
@@ -193,23 +189,22 @@ pub(in crate::store) static LOAD: Statement = Statement::lock(
 
 pub(in crate::store) static MOVE: Statement = Statement::update(
     "work_item",
-    "generation = moved.column5",
-    "moved",
-    5,
-    "work_item.ordinal = moved.column1 AND work_item.generation = moved.column2 AND work_item.state = moved.column3 \
-     AND work_item.epoch = moved.column4",
+    "generation = moved.new_generation",
+    "moved (ordinal, generation, state, epoch, new_generation)",
+    "work_item.ordinal = moved.ordinal AND work_item.generation = moved.generation AND work_item.state = moved.state \
+     AND work_item.epoch = moved.epoch",
 );
 
 pub(in crate::store) static END: Statement = Statement::update(
     "work_item",
     sql!(
-        "state = {dead}, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
-     projection_active_key = NULL, finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7"
+        "state = {dead}, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, \
+         lease_token = NULL, projection_active_key = NULL, finished_at = ended.finished_at, \
+         failure_class = ended.failure_class, failure_message = ended.failure_message"
     ),
-    "ended",
-    7,
-    "work_item.ordinal = ended.column1 AND work_item.generation = ended.column2 AND work_item.state = ended.column3 \
-     AND work_item.epoch = ended.column4",
+    "ended (ordinal, generation, state, epoch, finished_at, failure_class, failure_message)",
+    "work_item.ordinal = ended.ordinal AND work_item.generation = ended.generation AND work_item.state = ended.state \
+     AND work_item.epoch = ended.epoch",
 );
 
 /// A row that waits for its generation.

@@ -16,7 +16,6 @@ use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::lane::lets_go_on;
 use crate::model::message::NewMessage;
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
@@ -30,7 +29,6 @@ use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 
 pub(in crate::store) static LOAD: Statement = Statement::lock(
     "(id)",
-    1,
     sql!(
         "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.namespace, work_item.pack, \
      work_item.work_type, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
@@ -45,35 +43,34 @@ pub(in crate::store) static LOAD: Statement = Statement::lock(
 pub(in crate::store) static END: Statement = Statement::update(
     "work_item",
     sql!(
-        "state = ended.column4, turn = ended.column5, source_lane_id = ended.column6, delivery_lane_id = ended.column15, \
-     run_after = ended.column7, \
-     attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
-     note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
-     failure_message = coalesce(ended.column14, failure_message), output_digest = ended.column16, lease_token = NULL, \
-     projection_active_key = CASE WHEN ended.column4 = {done} OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END"
+        "state = ended.state, turn = ended.turn, source_lane_id = ended.source_lane_id, \
+         delivery_lane_id = ended.delivery_lane_id, run_after = ended.run_after, attempt = ended.attempt, \
+         failures = ended.failures, finished_at = ended.finished_at, ignored = ended.ignored, note = ended.note, \
+         failure_class = coalesce(ended.failure_class, work_item.failure_class), \
+         failure_message = coalesce(ended.failure_message, work_item.failure_message), \
+         output_digest = ended.output_digest, lease_token = NULL, \
+         projection_active_key = CASE WHEN ended.state = {done} OR ended.source_lane_id IS NULL THEN NULL ELSE projection_active_key END"
     ),
-    "ended",
-    16,
+    "ended (ordinal, lease_token, epoch, state, turn, source_lane_id, run_after, attempt, failures, finished_at, \
+     ignored, note, failure_class, failure_message, delivery_lane_id, output_digest)",
     sql!(
-        "work_item.ordinal = ended.column1 AND work_item.state = {processing} AND work_item.lease_token = ended.column2 \
-     AND work_item.epoch = ended.column3"
+        "work_item.ordinal = ended.ordinal AND work_item.state = {processing} \
+         AND work_item.lease_token = ended.lease_token AND work_item.epoch = ended.epoch"
     ),
 );
 
 pub(in crate::store) static RENEW: Statement = Statement::update(
     "work_item",
-    "turn = renewed.column4",
-    "renewed",
-    4,
+    "turn = renewed.turn",
+    "renewed (id, lease_token, epoch, turn)",
     sql!(
-        "work_item.id = renewed.column1 AND work_item.state = {processing} AND work_item.lease_token = renewed.column2 \
-     AND work_item.epoch = renewed.column3"
+        "work_item.id = renewed.id AND work_item.state = {processing} \
+         AND work_item.lease_token = renewed.lease_token AND work_item.epoch = renewed.epoch"
     ),
 );
 
 pub(in crate::store) static HELD: Statement = Statement::select(
     "(id, lease_token, epoch)",
-    3,
     sql!(
         "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id AND work_item.state = {processing} \
@@ -84,9 +81,8 @@ pub(in crate::store) static HELD: Statement = Statement::select(
 static LEAVE_LANE: Statement = Statement::update(
     "work_item",
     "source_lane_id = NULL, delivery_lane_id = NULL, projection_active_key = NULL",
-    "skipped",
-    1,
-    sql!("work_item.ordinal = skipped.column1 AND work_item.state = {dead}"),
+    "skipped (ordinal)",
+    sql!("work_item.ordinal = skipped.ordinal AND work_item.state = {dead}"),
 );
 
 /// A WorkItem's row, as far as its end needs it.

@@ -12,14 +12,10 @@ use super::claiming::{self, Candidate, Grant};
 use super::finish::Successor;
 use super::lane::{HeldLanes, LaneIds};
 use super::supersede::{self, Superseded};
-use crate::model::ids::{EventId, WorkItemId};
 use crate::model::lane::superseded;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
-use crate::store::engine::codes::sql;
-use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
 use crate::store::writer::unit::{Scope, Unit, all_written};
 

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::lane::{self, Blockers, Lane, LaneKind, Miscounted, Successor};
 use crate::model::names::{Namespace, PackName};
-use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::{lane_kind_code, sql, work_state_code};
@@ -76,13 +75,12 @@ const BY_KEY: &str = "\
     FROM wanted CROSS JOIN lane ON lane.namespace = wanted.namespace AND lane.pack = wanted.pack \
     AND lane.kind = wanted.kind AND lane.`key` = wanted.`key`";
 
-static SEEN: Statement = Statement::select("(namespace, pack, kind, `key`)", 4, BY_KEY);
+static SEEN: Statement = Statement::select("(namespace, pack, kind, `key`)", BY_KEY);
 
-static LOAD: Statement = Statement::lock("(namespace, pack, kind, `key`)", 4, BY_KEY, Lock::Update);
+static LOAD: Statement = Statement::lock("(namespace, pack, kind, `key`)", BY_KEY, Lock::Update);
 
 static HELD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT lane.kind, lane.namespace, lane.pack, lane.`key`, lane.id, lane.head, lane.last_ordinal \
      FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
     Lock::Update,
@@ -91,22 +89,19 @@ static HELD: Statement = Statement::lock(
 /// A lane that is there already stays as it is, and is held from here on.
 static CREATE: Statement = Statement::insert(
     "lane (id, namespace, pack, kind, `key`, head, last_ordinal)",
-    7,
     Conflict::Keep("namespace, pack, kind, `key`"),
 );
 
 static APPEND: Statement = Statement::update(
     "lane",
-    "head = appended.column2, last_ordinal = appended.column3",
-    "appended",
-    3,
-    "lane.id = appended.column1",
+    "head = appended.head, last_ordinal = appended.last_ordinal",
+    "appended (id, head, last_ordinal)",
+    "lane.id = appended.id",
 );
 
 /// Holds lanes, and reads who is their head.
 static HOLD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT lane.id, lane.head FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
     Lock::Update,
 );
@@ -127,25 +122,24 @@ macro_rules! successors {
 }
 
 pub(in crate::store) static IN_DELIVERY_LANES: Statement =
-    Statement::lock("(lane_id)", 1, successors!("waiting_delivery"), Lock::Update);
+    Statement::lock("(lane_id)", successors!("waiting_delivery"), Lock::Update);
 
 pub(in crate::store) static IN_SOURCE_LANES: Statement =
-    Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
+    Statement::lock("(lane_id)", successors!("waiting_source"), Lock::Update);
 
 /// Who becomes ready and is a projection's generation is its active one from here on.
 pub(in crate::store) static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
     sql!(
-        "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal, \
-     projection_active_key = CASE WHEN waiting.column3 = {ready} THEN projection_key END"
+        "blockers = waiting.blockers, state = waiting.state, turn = lane_ordinal, \
+         projection_active_key = CASE WHEN waiting.state = {ready} THEN projection_key END"
     ),
-    "waiting",
-    3,
-    sql!("work_item.ordinal = waiting.column1 AND work_item.state = {blocked}"),
+    "waiting (ordinal, blockers, state)",
+    sql!("work_item.ordinal = waiting.ordinal AND work_item.state = {blocked}"),
 );
 
 pub(in crate::store) static SET_HEAD: Statement =
-    Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
+    Statement::update("lane", "head = moved.head", "moved (id, head)", "lane.id = moved.id");
 
 impl Lanes {
     /// Asks for these lanes ahead, where nobody else can change them meanwhile.

@@ -51,20 +51,18 @@ const BY_KEY: &str = "\
     LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1";
 
 /// What this transaction sees. Where others write too, that may be old.
-static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", 3, BY_KEY);
+static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", BY_KEY);
 
 /// What is there now, and what is not there stays so until the transaction ends.
-static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", 3, BY_KEY, Lock::Update);
+static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", BY_KEY, Lock::Update);
 
 static INSERT_RECEIPTS: Statement = Statement::insert(
     "receipt (ordinal, id, pack, generation, received_at, content_type, headers, delivery_lane)",
-    8,
     Conflict::Fail,
 );
 
 static INSERT_EVENTS: Statement = Statement::insert(
     "event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body)",
-    9,
     Conflict::Fail,
 );
 
@@ -72,7 +70,6 @@ static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
      delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
      replay_event, queue_class, coalesces, action, projection_key, projection_active_key)",
-    26,
     Conflict::Fail,
 );
 

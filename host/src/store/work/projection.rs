@@ -27,15 +27,12 @@ use super::supersede::{self, Superseded};
 use crate::model::ids::WorkItemId;
 use crate::model::lane::LaneKind;
 use crate::model::names::{Namespace, PackName, RouteName};
-use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
-use crate::model::work_item::WorkState;
-use crate::store::engine::codes::sql;
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
-use crate::store::writer::unit::{Scope, Unit, all_written};
+use crate::store::writer::unit::{Scope, Unit};
 
 /// How a WorkItem stands in a projection's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +65,6 @@ pub(in crate::store) fn line(namespace: &Namespace, pack: &PackName, route: &Rou
 /// The items that are queued in held lines, as they are now: an older snapshot may lack some.
 pub(in crate::store) static QUEUED: Statement = Statement::lock(
     "(lane_id)",
-    1,
     "SELECT work_item.waiting_source, work_item.lane_ordinal, work_item.ordinal, work_item.id, work_item.pack, \
      work_item.work_type, work_item.generation FROM wanted CROSS JOIN work_item \
      ON work_item.waiting_source = wanted.lane_id AND work_item.projection_key IS NOT NULL",

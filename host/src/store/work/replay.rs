@@ -16,7 +16,6 @@ use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, s
 use super::projection::{Part, Projection};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, RouteName};
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
@@ -77,14 +76,12 @@ pub(in crate::store) fn is_replay(ordinal: i64) -> bool {
 /// projection: then so stand all its replays in the projection's line. Neither ever changes.
 static EVENTS_OF: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT work_item.event_id, first.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
      CROSS JOIN event ON event.id = work_item.event_id LEFT JOIN work_item AS first ON first.ordinal = event.ordinal * 16 + 1",
 );
 
 static HOLD_EVENTS: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT event.id, event.ordinal, event.source_key, event.replayed_at, event.route, receipt.delivery_lane FROM wanted \
      CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
     Lock::Share,
@@ -92,7 +89,6 @@ static HOLD_EVENTS: Statement = Statement::lock(
 
 static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.namespace, work_item.pack, \
      work_item.work_type, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
      work_item.action FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
@@ -101,18 +97,17 @@ static HOLD_PARENTS: Statement = Statement::lock(
 
 static CHILDREN: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT work_item.replay_of, work_item.id FROM wanted CROSS JOIN work_item ON work_item.replay_of = wanted.id",
     Lock::Share,
 );
 
 static RESERVE: Statement = Statement::update(
     "work_item",
-    "replayed_at = reserved.column2",
-    "reserved",
-    2,
+    "replayed_at = reserved.replayed_at",
+    "reserved (ordinal, replayed_at)",
     sql!(
-        "work_item.ordinal = reserved.column1 AND work_item.state IN ({done}, {dead}) AND work_item.replayed_at IS NULL"
+        "work_item.ordinal = reserved.ordinal AND work_item.state IN ({done}, {dead}) \
+         AND work_item.replayed_at IS NULL"
     ),
 );
 

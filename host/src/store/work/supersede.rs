@@ -12,12 +12,12 @@ use crate::store::writer::unit::{Scope, Unit, all_written};
 
 pub(in crate::store) static SUPERSEDE: Statement = Statement::update(
     "work_item",
-    sql!("state = {done}, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3"),
-    "superseded",
-    3,
+    sql!("state = {done}, blockers = 0, ignored = 1, finished_at = superseded.finished_at, note = superseded.note"),
+    "superseded (ordinal, finished_at, note)",
     sql!(
-        "work_item.ordinal = superseded.column1 AND work_item.state = {blocked} AND (work_item.coalesces IS NOT NULL \
-         OR work_item.projection_key IS NOT NULL AND work_item.projection_active_key IS NULL)"
+        "work_item.ordinal = superseded.ordinal AND work_item.state = {blocked} \
+         AND (work_item.coalesces IS NOT NULL OR work_item.projection_key IS NOT NULL \
+         AND work_item.projection_active_key IS NULL)"
     ),
 );
 

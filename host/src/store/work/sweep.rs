@@ -9,7 +9,6 @@
 
 use super::lane::{self, LaneIds, LaneSet};
 use crate::model::lane::{Blockers, LaneKind, Line};
-use crate::model::pack::GenerationNumber;
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
@@ -123,10 +122,10 @@ macro_rules! line {
 }
 
 static DELIVERY_LINES: Statement =
-    Statement::select("(lane_id)", 1, line!("waiting_delivery", "delivery_lane_id", "source_lane_id"));
+    Statement::select("(lane_id)", line!("waiting_delivery", "delivery_lane_id", "source_lane_id"));
 
 static SOURCE_LINES: Statement =
-    Statement::select("(lane_id)", 1, line!("waiting_source", "source_lane_id", "delivery_lane_id"));
+    Statement::select("(lane_id)", line!("waiting_source", "source_lane_id", "delivery_lane_id"));
 
 /// The next lanes of a kind in which anybody waits.
 async fn waited_in(connection: &mut Connection<'_>, kind: LaneKind, after: i64) -> Result<Vec<i64>, sqlx::Error> {

@@ -14,7 +14,6 @@ use crate::store::work::materialize::sorted;
 
 static NAMESPACES: Statement = Statement::lock(
     "(name)",
-    1,
     "SELECT namespace.name FROM wanted CROSS JOIN namespace ON namespace.name = wanted.name",
     Lock::Share,
 );
@@ -22,7 +21,6 @@ static NAMESPACES: Statement = Statement::lock(
 /// The pack's row is held with it: an activation waits, or is waited for.
 static GENERATIONS: Statement = Statement::lock(
     "(pack, number)",
-    2,
     "SELECT generation.pack, generation.number FROM wanted CROSS JOIN pack ON pack.name = wanted.pack \
      CROSS JOIN generation ON generation.pack = wanted.pack AND generation.number = wanted.number",
     Lock::Share,

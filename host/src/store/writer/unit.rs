@@ -80,12 +80,11 @@ pub(in crate::store) struct Unit<'c> {
 
 pub(in crate::store) static COUNT_WORK_ITEMS: Statement = Statement::insert(
     "work_item_counter (pack, work_type, generation, state, stripe, count)",
-    6,
     Conflict::Add("pack, work_type, generation, state, stripe", "count"),
 );
 
 pub(in crate::store) static COUNT_MESSAGES: Statement =
-    Statement::insert("message_counter (state, stripe, count)", 3, Conflict::Add("state, stripe", "count"));
+    Statement::insert("message_counter (state, stripe, count)", Conflict::Add("state, stripe", "count"));
 
 impl<'c> Unit<'c> {
     pub(in crate::store) fn new(connection: Connection<'c>, sequences: Sequences, terms: Terms, attempt: u32) -> Self {
