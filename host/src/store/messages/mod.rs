@@ -12,6 +12,7 @@ use std::time::Duration;
 use self::transitions::{Cancel, Owned, Redrive, Reschedule, RescheduleTo, Resolve};
 use crate::model::event::Header;
 use crate::model::ids::MessageId;
+pub use crate::model::message::Resolution;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
 use crate::store::engine::codes::sql;
@@ -117,31 +118,6 @@ pub enum Redriven {
     Expired(Timestamp),
     /// There is no such message.
     NotFound,
-}
-
-/// What an operator found out about a message whose outcome nobody knew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    /// Nothing: it is tried again, with the same idempotency key.
-    Retry,
-    /// The destination took it.
-    Published,
-    /// The destination did not take it, and it is not tried again.
-    Dead,
-}
-
-impl Resolution {
-    /// Every resolution.
-    pub const ALL: [Resolution; 3] = [Resolution::Retry, Resolution::Published, Resolution::Dead];
-
-    /// The word for it on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Resolution::Retry => "retry",
-            Resolution::Published => "published",
-            Resolution::Dead => "dead",
-        }
-    }
 }
 
 /// What became of a resolution.

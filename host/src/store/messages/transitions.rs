@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::actions::{self, HandedOff};
-use super::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolution, Resolved};
+use super::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
 use crate::model::ids::MessageId;
-use crate::model::message::{self, AfterAttempt, MessageState};
+use crate::model::message::{AttemptEnd, Life, MessageState, NotRedriven, Resolution};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::store::engine::codes::message_state_code;
@@ -126,25 +126,14 @@ struct Entry {
     shard: ShardId,
     /// What the row said when it was read: state, generation, attempt.
     before: (MessageState, u32, u32),
-    state: MessageState,
-    generation: u32,
-    attempt: u32,
-    due_at: Timestamp,
-    eligible_at: Timestamp,
-    expire_at: Option<Timestamp>,
-    admitted_at: Option<Timestamp>,
+    life: Life,
     status: Option<u16>,
     error: Option<String>,
-    finished_at: Option<Timestamp>,
     /// Its place in an ordered lane.
     place: i64,
-    /// Its attempts, of all generations, of which nobody knows what they did.
-    uncertain_attempts: u32,
     /// The generation that applies it, if it is an action, and whether that is another one than was read.
     action_generation: Option<GenerationNumber>,
     action_moved: bool,
-    /// Whether it becomes a WorkItem.
-    handed_off: bool,
     change: Change,
 }
 
@@ -161,27 +150,15 @@ enum Change {
 }
 
 impl Entry {
-    fn waits(&self) -> bool {
-        self.state.waits()
-    }
-
-    /// Begins a new generation, whose attempts are counted anew.
-    fn begins(&mut self, due_at: Timestamp) -> u32 {
-        self.state = MessageState::Scheduled;
-        self.generation += 1;
-        self.attempt = 0;
-        self.due_at = due_at;
-        self.eligible_at = due_at;
-        self.finished_at = None;
-        self.change = Change::Begun;
-        self.generation
-    }
-
-    fn moves(&mut self, state: MessageState) {
-        self.state = state;
+    fn moved(&mut self) {
         if self.change == Change::Nothing {
             self.change = Change::Moved;
         }
+    }
+
+    fn begun(&mut self, generation: u32) -> u32 {
+        self.change = Change::Begun;
+        generation
     }
 }
 
@@ -217,27 +194,27 @@ impl<'s> Book<'s> {
                     values.id(id.as_bytes());
                 },
                 |row| {
-                    let (state, generation, attempt) =
-                        (row.message_state(3)?, row.unsigned_32(4)?, row.unsigned_32(5)?);
-                    let entry = Entry {
-                        ordinal: row.value(1)?,
-                        shard: ShardId(row.unsigned_16(2)?),
-                        before: (state, generation, attempt),
-                        state,
-                        generation,
-                        attempt,
+                    let life = Life {
+                        state: row.message_state(3)?,
+                        generation: row.unsigned_32(4)?,
+                        attempt: row.unsigned_32(5)?,
                         due_at: row.time(6)?,
                         eligible_at: row.time(7)?,
                         expire_at: row.optional_time(8)?,
                         admitted_at: row.optional_time(9)?,
+                        finished_at: None,
+                        uncertain_attempts: row.unsigned_32(14)?,
+                    };
+                    let entry = Entry {
+                        ordinal: row.value(1)?,
+                        shard: ShardId(row.unsigned_16(2)?),
+                        before: (life.state, life.generation, life.attempt),
+                        life,
                         status: row.optional_unsigned_16(10)?,
                         error: row.value(11)?,
-                        finished_at: None,
                         place: row.value(12)?,
                         action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
                         action_moved: false,
-                        handed_off: false,
-                        uncertain_attempts: row.unsigned_32(14)?,
                         change: Change::Nothing,
                     };
                     Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
@@ -261,21 +238,17 @@ impl<'s> Book<'s> {
             // What the runtime's clock says does not count where runtimes share a database.
             ownership.admits(&lease, self.database_now.unwrap_or(now))
         });
-        let admit =
-            |wanted: AdmissionRequest| {
-                if !owned {
-                    return Admission::Fenced;
-                }
-                let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
-                    entry.waits() && entry.generation == wanted.generation && entry.shard == lease.shard
-                }) else {
-                    return Admission::Moved;
-                };
-                entry.moves(MessageState::Publishing);
-                entry.attempt += 1;
-                entry.admitted_at = Some(now);
-                Admission::Admitted { attempt: entry.attempt }
+        let admit = |wanted: AdmissionRequest| {
+            if !owned {
+                return Admission::Fenced;
+            }
+            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| entry.shard == lease.shard) else {
+                return Admission::Moved;
             };
+            let Some(attempt) = entry.life.admit(wanted.generation, now) else { return Admission::Moved };
+            entry.moved();
+            Admission::Admitted { attempt }
+        };
         Ok(items.into_iter().map(admit).collect())
     }
 
@@ -283,28 +256,16 @@ impl<'s> Book<'s> {
         let Owned { lease, items, now } = request;
         let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         let record = |outcome: OutcomeRecord| {
-            let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| {
-                owned
-                    && entry.state == MessageState::Publishing
-                    && (entry.generation, entry.attempt) == (outcome.generation, outcome.attempt)
-                    && entry.shard == lease.shard
-            }) else {
+            let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| owned && entry.shard == lease.shard)
+            else {
                 return false;
             };
-            entry.moves(outcome.after.state());
-            entry.uncertain_attempts += u32::from(outcome.uncertain);
-            entry.attempt -= u32::from(outcome.spared);
-            entry.status = outcome.status;
-            entry.error = outcome.error;
-            match outcome.after {
-                AfterAttempt::RetryAt(at) => entry.eligible_at = at,
-                AfterAttempt::Uncertain => {}
-                AfterAttempt::Published | AfterAttempt::Dead | AfterAttempt::Expired => entry.finished_at = Some(now),
-                AfterAttempt::HandedOff => {
-                    entry.finished_at = Some(now);
-                    entry.handed_off = true;
-                }
+            let OutcomeRecord { generation, attempt, after, uncertain, spared, status, error, .. } = outcome;
+            if !entry.life.conclude(AttemptEnd { generation, attempt, after, uncertain, spared }, now) {
+                return false;
             }
+            entry.moved();
+            (entry.status, entry.error) = (status, error);
             true
         };
         Ok(items.into_iter().map(record).collect())
@@ -314,17 +275,14 @@ impl<'s> Book<'s> {
         let Owned { lease, items, now } = request;
         let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         let expire = |wanted: AdmissionRequest| {
-            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| {
-                owned
-                    && entry.waits()
-                    && entry.generation == wanted.generation
-                    && entry.shard == lease.shard
-                    && entry.expire_at.is_some_and(|expire_at| expire_at <= now)
-            }) else {
+            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| owned && entry.shard == lease.shard)
+            else {
                 return false;
             };
-            entry.moves(MessageState::Expired);
-            entry.finished_at = Some(now);
+            if !entry.life.expire(wanted.generation, now) {
+                return false;
+            }
+            entry.moved();
             true
         };
         Ok(items.into_iter().map(expire).collect())
@@ -332,14 +290,12 @@ impl<'s> Book<'s> {
 
     pub(in crate::store) fn cancel(&mut self, request: Cancel) -> Result<Cancelled, StoreError> {
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Cancelled::NotFound) };
-        if entry.state == MessageState::Cancelled {
+        if entry.life.state == MessageState::Cancelled {
             return Ok(Cancelled::Already);
         }
-        if let Err(too_late) = message::in_time(entry.state, entry.uncertain_attempts) {
+        if let Err(too_late) = entry.life.cancel(request.now) {
             return Ok(Cancelled::TooLate(too_late));
         }
-        entry.state = MessageState::Cancelled;
-        entry.finished_at = Some(request.now);
         entry.change = Change::Remade;
         Ok(Cancelled::Cancelled)
     }
@@ -350,20 +306,20 @@ impl<'s> Book<'s> {
             RescheduleTo::After { delay, now } => self.time(now) + delay,
         };
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Rescheduled::NotFound) };
-        if let Err(too_late) = message::in_time(entry.state, entry.uncertain_attempts) {
-            return Ok(Rescheduled::TooLate(too_late));
-        }
-        Ok(Rescheduled::Rescheduled { generation: entry.begins(due_at) })
+        Ok(match entry.life.reschedule(due_at) {
+            Ok(generation) => Rescheduled::Rescheduled { generation: entry.begun(generation) },
+            Err(too_late) => Rescheduled::TooLate(too_late),
+        })
     }
 
     pub(in crate::store) fn redrive(&mut self, request: Redrive) -> Result<Vec<Redriven>, StoreError> {
         let now = self.time(request.now);
         let redrive = |id: MessageId| {
             let Some(entry) = self.entries.get_mut(&id) else { return Redriven::NotFound };
-            match (entry.state, entry.expire_at) {
-                (MessageState::Dead, Some(expire_at)) if expire_at <= now => Redriven::Expired(expire_at),
-                (MessageState::Dead, _) => Redriven::Redriven { generation: entry.begins(now) },
-                (state, _) => Redriven::NotDead(state),
+            match entry.life.redrive(now) {
+                Ok(generation) => Redriven::Redriven { generation: entry.begun(generation) },
+                Err(NotRedriven::Expired(expire_at)) => Redriven::Expired(expire_at),
+                Err(NotRedriven::NotDead(state)) => Redriven::NotDead(state),
             }
         };
         Ok(request.ids.into_iter().map(redrive).collect())
@@ -372,26 +328,13 @@ impl<'s> Book<'s> {
     pub(in crate::store) fn resolve(&mut self, request: Resolve) -> Result<Resolved, StoreError> {
         let now = self.time(request.now);
         let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Resolved::NotFound) };
-        if !message::is_unsettled(entry.state, entry.uncertain_attempts) {
-            return Ok(Resolved::NotUncertain(entry.state));
-        }
-        if entry.waits() && request.resolution == Resolution::Retry {
-            // A claim of it may be on its way to its admission, which must not count any more.
-            entry.generation += 1;
-            entry.attempt = 0;
-        }
-        if request.resolution == Resolution::Dead {
-            // It did not arrive: now somebody knows.
-            entry.uncertain_attempts = 0;
-        }
-        (entry.state, entry.finished_at) = match request.resolution {
-            Resolution::Retry => (MessageState::RetryWait, None),
-            Resolution::Published => (MessageState::Published, Some(now)),
-            Resolution::Dead => (MessageState::Dead, Some(now)),
-        };
-        entry.eligible_at = now;
-        entry.change = Change::Remade;
-        Ok(Resolved::Resolved)
+        Ok(match entry.life.resolve(request.resolution, now) {
+            Ok(()) => {
+                entry.change = Change::Remade;
+                Resolved::Resolved
+            }
+            Err(state) => Resolved::NotUncertain(state),
+        })
     }
 
     /// Has actions that wait for a generation applied by another one, or ends them.
@@ -399,7 +342,7 @@ impl<'s> Book<'s> {
         let ActionDrain { from, target, ids, now } = request;
         let mut rows = 0;
         for id in ids {
-            let waits = |entry: &&mut Entry| entry.waits() && entry.action_generation == Some(from);
+            let waits = |entry: &&mut Entry| entry.life.state.waits() && entry.action_generation == Some(from);
             let Some(entry) = self.entries.get_mut(&id).filter(waits) else { continue };
             rows += 1;
             match target {
@@ -408,8 +351,7 @@ impl<'s> Book<'s> {
                     entry.action_moved = true;
                 }
                 DrainTarget::DeadLetter => {
-                    entry.state = MessageState::Dead;
-                    entry.finished_at = Some(now);
+                    entry.life.end(MessageState::Dead, now);
                     entry.error = Some(format!("an operator drained generation {from} and had its work end"));
                     entry.change = Change::Remade;
                 }
@@ -430,8 +372,8 @@ impl<'s> Book<'s> {
                 Change::Moved => &mut moved,
                 Change::Remade | Change::Begun => &mut remade,
             };
-            unit.count_message(Some(entry.before.0), entry.state);
-            if let (true, Some(at)) = (entry.handed_off, entry.finished_at) {
+            unit.count_message(Some(entry.before.0), entry.life.state);
+            if let (MessageState::HandedOff, Some(at)) = (entry.life.state, entry.life.finished_at) {
                 handed_off.push(HandedOff { message: entry.ordinal, at });
             }
             changed.push(entry);
@@ -449,11 +391,11 @@ impl<'s> Book<'s> {
 
 /// The values of [`MOVE`], with which those of [`REMAKE`] begin.
 fn bind_moved(values: &mut Values, entry: &mut Entry) {
-    let (state, generation, attempt) = entry.before;
+    let ((state, generation, attempt), life) = (entry.before, entry.life);
     values.push(entry.ordinal).push(message_state_code(state)).push(i64::from(generation)).push(i64::from(attempt));
-    values.push(message_state_code(entry.state)).push(i64::from(entry.attempt)).time(entry.eligible_at);
-    values.optional_time(entry.admitted_at).push(entry.status.map(u32::from)).push(entry.error.take());
-    values.optional_time(entry.finished_at).push(entry.uncertain_attempts);
+    values.push(message_state_code(life.state)).push(i64::from(life.attempt)).time(life.eligible_at);
+    values.optional_time(life.admitted_at).push(entry.status.map(u32::from)).push(entry.error.take());
+    values.optional_time(life.finished_at).push(life.uncertain_attempts);
 }
 
 async fn write_moved(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
@@ -470,7 +412,7 @@ async fn write_remade(unit: &mut Unit<'_>, shards: &mut Shards, entries: Vec<Ent
     let written = REMAKE
         .execute(&mut unit.connection, placed, |values, (seq, mut entry)| {
             bind_moved(values, &mut entry);
-            values.push(seq).push(entry.generation).time(entry.due_at);
+            values.push(seq).push(entry.life.generation).time(entry.life.due_at);
             values.push(if entry.change == Change::Begun { seq } else { entry.place });
         })
         .await?;

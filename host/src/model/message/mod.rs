@@ -17,6 +17,10 @@
 //! *Claim* is not a state: it takes permits in memory and gives them back. `publishing` is the durable Publish
 //! Admission; from there a cancel or a reschedule comes too late.
 
+mod life;
+
+pub use life::{AttemptEnd, Life, NotRedriven, Resolution, TooLate, in_time, is_unsettled};
+
 use std::time::Duration;
 
 use super::ids::{EventId, MessageId, WorkItemId};
@@ -128,41 +132,6 @@ impl MessageState {
             | MessageState::HandedOff => false,
         }
     }
-}
-
-/// Why a cancel or a reschedule comes too late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TooLate {
-    /// Publish Admission came first, the message is held, or it has ended.
-    Stands(MessageState),
-    /// It waits, but nobody knows what an earlier attempt did. What has perhaps arrived cannot be taken back, and
-    /// nobody is told that it was.
-    MayHaveArrived(MessageState),
-}
-
-impl TooLate {
-    /// Where the message stands.
-    pub const fn state(self) -> MessageState {
-        match self {
-            TooLate::Stands(state) | TooLate::MayHaveArrived(state) => state,
-        }
-    }
-}
-
-/// Whether a cancel or a reschedule comes in time to a message of which `uncertain_attempts` attempts, over all
-/// generations, ended without anybody knowing what they did.
-pub const fn in_time(state: MessageState, uncertain_attempts: u32) -> Result<(), TooLate> {
-    match (state.waits(), uncertain_attempts) {
-        (true, 0) => Ok(()),
-        (true, _) => Err(TooLate::MayHaveArrived(state)),
-        (false, _) => Err(TooLate::Stands(state)),
-    }
-}
-
-/// Whether there is something about a message that an operator can find out: it is held for that, or waits although an
-/// attempt of it is uncertain.
-pub const fn is_unsettled(state: MessageState, uncertain_attempts: u32) -> bool {
-    matches!(state, MessageState::Uncertain) || state.waits() && uncertain_attempts > 0
 }
 
 /// A message that a flow emits, before it is stored.
@@ -281,7 +250,7 @@ pub enum UncertainPolicy {
 }
 
 /// What an attempt makes of its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AfterAttempt {
     /// It was published.
     Published,
@@ -354,11 +323,7 @@ mod tests {
     }
 
     fn decide(attempt: u32, outcome: Outcome, uncertain: UncertainPolicy) -> AfterAttempt {
-        decide_at(attempt, &outcome, uncertain)
-    }
-
-    fn decide_at(attempt: u32, outcome: &Outcome, uncertain: UncertainPolicy) -> AfterAttempt {
-        after_attempt(id(), attempt, None, outcome, &RETRY, uncertain, NOW)
+        after_attempt(id(), attempt, None, &outcome, &RETRY, uncertain, NOW)
     }
 
     // TL-6
@@ -367,44 +332,6 @@ mod tests {
         assert!(matches!(decide(1, Outcome::Unknown, UncertainPolicy::Retry), AfterAttempt::RetryAt(at) if at > NOW));
         assert_eq!(decide(1, Outcome::Unknown, UncertainPolicy::Hold), AfterAttempt::Uncertain);
         assert_eq!(decide(1, Outcome::Unknown, UncertainPolicy::End), AfterAttempt::Dead);
-    }
-
-    // TL-5, TL-6
-    #[test]
-    fn a_command_comes_in_time_only_to_what_certainly_has_not_arrived() {
-        for state in MessageState::ALL {
-            let waits = matches!(state, MessageState::Scheduled | MessageState::RetryWait);
-            let expected = if waits { Ok(()) } else { Err(TooLate::Stands(state)) };
-            assert_eq!(in_time(state, 0), expected);
-            let uncertain = if waits { TooLate::MayHaveArrived(state) } else { TooLate::Stands(state) };
-            assert_eq!(in_time(state, 1), Err(uncertain));
-            assert_eq!(is_unsettled(state, 0), state == MessageState::Uncertain);
-            assert_eq!(is_unsettled(state, 1), waits || state == MessageState::Uncertain);
-        }
-    }
-
-    // TL-5, TL-6: every history of a few attempts and what became of them, under every policy. Whoever was told that a
-    // message is cancelled was told the truth.
-    #[test]
-    fn a_message_that_can_be_cancelled_has_not_arrived_in_any_history() {
-        let outcomes = [Outcome::Retriable { retry_after: None }, Outcome::Unknown];
-        for policy in [UncertainPolicy::Retry, UncertainPolicy::Hold, UncertainPolicy::End] {
-            for history in 0..outcomes.len().pow(3) {
-                let (mut state, mut uncertain_attempts, mut may_have_arrived) = (MessageState::Scheduled, 0, false);
-                for attempt in 1..=3_u32 {
-                    assert_eq!(in_time(state, uncertain_attempts).is_ok(), state.waits() && !may_have_arrived);
-                    assert!(!may_have_arrived || !state.waits() || is_unsettled(state, uncertain_attempts));
-                    if !state.waits() {
-                        break;
-                    }
-                    let outcome = &outcomes[history / outcomes.len().pow(attempt - 1) % outcomes.len()];
-                    state = decide_at(attempt, outcome, policy).state();
-                    let is_unknown = *outcome == Outcome::Unknown;
-                    uncertain_attempts += u32::from(is_unknown);
-                    may_have_arrived |= is_unknown;
-                }
-            }
-        }
     }
 
     #[test]
