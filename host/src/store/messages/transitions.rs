@@ -164,10 +164,7 @@ impl Entry {
 
 /// The shards that messages belong to, which never changes.
 pub(in crate::store) async fn shards_of(unit: &mut Unit<'_>, ids: Vec<MessageId>) -> Result<Vec<ShardId>, sqlx::Error> {
-    let bind = |values: &mut Values, id: MessageId| {
-        values.id(id.as_bytes());
-    };
-    SHARDS.fetch(&mut unit.connection, ids, bind, |row| Ok(ShardId(row.unsigned_16(0)?))).await
+    SHARDS.fetch(&mut unit.connection, ids, Values::only, |row| Ok(ShardId(row.unsigned_16(0)?))).await
 }
 
 /// The messages that a group of requests names, and the shards that they belong to.
@@ -190,9 +187,7 @@ impl<'s> Book<'s> {
             .fetch(
                 &mut unit.connection,
                 ids,
-                |values, id| {
-                    values.id(id.as_bytes());
-                },
+                Values::only,
                 |row| {
                     let life = Life {
                         state: row.message_state(3)?,
@@ -217,7 +212,7 @@ impl<'s> Book<'s> {
                         action_moved: false,
                         change: Change::Nothing,
                     };
-                    Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
+                    Ok((row.message_id(0)?, entry))
                 },
             )
             .await?
