@@ -9,3 +9,4 @@ mod documents;
 mod imports;
 mod sizes;
 mod source;
+mod statements;

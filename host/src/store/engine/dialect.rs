@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | a list of rows | `VALUES` | `SELECT .. UNION ALL ..`: TiDB has no table constructor |
 //! | join in the order written | `CROSS JOIN` | `STRAIGHT_JOIN` |
-//! | a limit that is bound | `LIMIT ? + 0`: a bare one is planned anew each time | `LIMIT ?` |
+//! | a limit that is bound | `LIMIT ? + 0`: a bare one is planned again each time | `LIMIT ?` |
 //! | update from a list | `UPDATE .. FROM` | `UPDATE list STRAIGHT_JOIN table` |
 //! | a row that is there already | `ON CONFLICT` | `ON DUPLICATE KEY UPDATE` |
 //! | a read that holds what it read | the one writer holds all | `FOR UPDATE`, `LOCK IN SHARE MODE` |
@@ -52,9 +52,9 @@ impl Engine {
 pub(in crate::store) enum Lock {
     /// Nothing: it reads what the transaction sees, which may be old.
     None,
-    /// It reads what is there now, and nobody changes it meanwhile.
+    /// It reads the current row and keeps others from changing it.
     Share,
-    /// It reads what is there now, and nobody else locks it meanwhile.
+    /// It reads the current row and keeps others from locking it.
     Update,
 }
 
@@ -174,7 +174,7 @@ impl Shape {
 
 /// A select in which the tables are joined in the order written, and which is prepared once.
 ///
-/// SQLite plans a statement anew whenever a value is bound to a bare `LIMIT ?`, to plan for that very number; a sum is
+/// SQLite plans a statement again whenever a value is bound to a bare `LIMIT ?`, to plan for that very number; a sum is
 /// no number that it looks at.
 pub(in crate::store) fn select(engine: Engine, select: &str) -> String {
     match engine {

@@ -340,7 +340,7 @@ async fn settle_shards(connection: &mut SqliteConnection, shards: u16) -> Result
         return Ok(());
     }
     if known == i64::from(shards) {
-        // The directory is locked: whoever owned a shard is gone, and its messages need not wait for its lease to end.
+        // The directory is locked: the former owner of a shard is gone, and its messages need not wait for its lease.
         sqlx::query("UPDATE shard SET owner = NULL WHERE owner IS NOT NULL").execute(&mut *connection).await?;
         // The same holds for claims: the next one takes these rows over, with a new epoch.
         sqlx::query(sql!("UPDATE work_item SET turn = 0 WHERE state = {processing} AND state IN ({claimable})"))

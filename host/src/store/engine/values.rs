@@ -24,7 +24,7 @@ use crate::model::work_item::{WorkState, WorkType};
 /// The layout of a header blob, its first byte.
 const HEADERS_VERSION: u8 = 1;
 
-/// A stored value that nothing ever stored: the file was changed by somebody else, or is damaged.
+/// A stored value that this program never writes: the database was changed by hand, or is damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("a stored {what} is not one: {found}")]
 pub(in crate::store) struct Damaged {
@@ -165,7 +165,7 @@ impl Values {
         self.0.append(&mut more.0);
     }
 
-    /// Adds NULLs until there are so many values.
+    /// Adds NULLs up to `count` values.
     pub(in crate::store) fn pad(&mut self, count: usize) {
         self.0.resize(count.max(self.0.len()), Value::Null);
     }

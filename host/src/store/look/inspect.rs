@@ -34,7 +34,7 @@ const EVENT_REPLAYS_MAX: u32 = PAGE_ROWS_MAX;
 pub struct PageRequest<Id> {
     /// Only what comes after this one in the listing.
     pub after: Option<Id>,
-    /// At most so many, 1 to [`PAGE_ROWS_MAX`].
+    /// The most rows, 1 to [`PAGE_ROWS_MAX`].
     pub limit: u32,
 }
 
@@ -219,7 +219,7 @@ pub struct MessageDetail {
     pub status: Option<u16>,
     /// What went wrong last.
     pub error: Option<String>,
-    /// Its attempts, of all generations, of which nobody knows what they did.
+    /// Its attempts, of all generations, whose outcome is unknown.
     pub uncertain_attempts: u32,
     /// What it is, if it goes to its pack's flow.
     pub action: Option<ActionDetail>,

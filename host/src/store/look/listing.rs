@@ -177,7 +177,7 @@ const EVENTS: &str = concat!(
      LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE event.ordinal < ? AND event.ordinal >= ?"
 );
 
-/// By dead WorkItem that nobody ran again, of which there are few beside all the others.
+/// By dead WorkItems that were not replayed, which are few.
 const DEAD_EVENTS: &str = concat!(
     event_columns!(),
     "work_item CROSS JOIN event ON event.ordinal = work_item.dead_event \

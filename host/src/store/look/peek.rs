@@ -1,4 +1,4 @@
-//! A look at who is next, in the order in which claims take them. Takes nothing, and locks nothing.
+//! The next WorkItems, in the order in which claims take them. Takes nothing, and locks nothing.
 
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, PackName};
@@ -22,13 +22,13 @@ pub struct PeekRequest {
     pub pack: PackName,
     /// The work types that are looked at; others are invisible, and take no place among `rows_max`.
     pub work_types: Vec<WorkType>,
-    /// At most so many rows, up to [`PEEK_ROWS_MAX`].
+    /// The most rows, up to [`PEEK_ROWS_MAX`].
     pub rows_max: u32,
     /// Now.
     pub now: Timestamp,
 }
 
-/// Who is next.
+/// The next WorkItems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked {
     /// In the order of claims without preference: what may be claimed now, then what time makes claimable.
@@ -106,7 +106,7 @@ const BLOCKED: &str = sql!(
 );
 
 impl Store {
-    /// Looks at who is next. Reads up to `rows_max` rows of each generation, state and class, whatever the backlog.
+    /// Reads the next WorkItems: up to `rows_max` rows of each generation, state and class, whatever the backlog.
     pub async fn peek(&self, request: &PeekRequest) -> Result<Peeked, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();

@@ -7,7 +7,7 @@ use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
 /// What a pack's counters said. Rows are never deleted, so another number of them means that some were stored; another
-/// number of ready ones, that a lane went on or that somebody claimed.
+/// number of ready ones, that a lane went on or that a row was claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueMark {
     stored: u64,
@@ -20,7 +20,7 @@ const MARK: &str = sql!(
 );
 
 impl Store {
-    /// Whether other runtimes may write to this database: they tell nobody here of what they store.
+    /// Whether other runtimes may write to this database. They do not notify this one.
     pub fn is_shared(&self) -> bool {
         self.readers.engine() != Engine::Sqlite
     }

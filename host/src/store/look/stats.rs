@@ -36,8 +36,7 @@ const ROWS: &str = sql!(
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state"
 );
 
-/// When the oldest of the attempts was admitted whose outcome nobody knows. Each engine by an index that holds these
-/// rows.
+/// When the oldest attempt whose outcome is unknown was admitted. Each engine uses an index that holds these rows.
 const OLDEST_UNCERTAIN_SQLITE: &str =
     sql!("SELECT min(admitted_at) FROM message WHERE state IN ({message_troubled}) AND state = {message_uncertain}");
 const OLDEST_UNCERTAIN_MYSQL: &str = sql!(

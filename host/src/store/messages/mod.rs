@@ -60,13 +60,13 @@ pub enum Admission {
 pub struct OutcomeRecord {
     /// The message.
     pub id: MessageId,
-    /// The generation that was admitted: attempts are counted anew in each.
+    /// The generation that was admitted; each counts its attempts from 1.
     pub generation: u32,
     /// The attempt that this is the outcome of.
     pub attempt: u32,
     /// What becomes of the message.
     pub after: AfterAttempt,
-    /// Whether nobody knows what the attempt did to the destination.
+    /// Whether the outcome of the attempt is unknown.
     pub uncertain: bool,
     /// Whether the attempt spends none of the message's: its number is the next one's again.
     pub spared: bool,
@@ -295,7 +295,7 @@ impl Store {
         self.writer.control(|reply| Control::Redrive(Redrive { ids, now }, reply)).await
     }
 
-    /// Settles a message whose outcome nobody knew.
+    /// Settles a message whose outcome is unknown.
     pub async fn resolve(&self, id: MessageId, resolution: Resolution, now: Timestamp) -> Result<Resolved, StoreError> {
         self.writer.control(|reply| Control::Resolve(Resolve { id, resolution, now }, reply)).await
     }

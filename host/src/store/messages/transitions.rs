@@ -184,37 +184,32 @@ impl<'s> Book<'s> {
         ids.sort_unstable();
         ids.dedup();
         let entries = LOAD
-            .fetch(
-                &mut unit.connection,
-                ids,
-                Values::only,
-                |row| {
-                    let life = Life {
-                        state: row.message_state(3)?,
-                        generation: row.unsigned_32(4)?,
-                        attempt: row.unsigned_32(5)?,
-                        due_at: row.time(6)?,
-                        eligible_at: row.time(7)?,
-                        expire_at: row.optional_time(8)?,
-                        admitted_at: row.optional_time(9)?,
-                        finished_at: None,
-                        uncertain_attempts: row.unsigned_32(14)?,
-                    };
-                    let entry = Entry {
-                        ordinal: row.value(1)?,
-                        shard: ShardId(row.unsigned_16(2)?),
-                        before: (life.state, life.generation, life.attempt),
-                        life,
-                        status: row.optional_unsigned_16(10)?,
-                        error: row.value(11)?,
-                        place: row.value(12)?,
-                        action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
-                        action_moved: false,
-                        change: Change::Nothing,
-                    };
-                    Ok((row.message_id(0)?, entry))
-                },
-            )
+            .fetch(&mut unit.connection, ids, Values::only, |row| {
+                let life = Life {
+                    state: row.message_state(3)?,
+                    generation: row.unsigned_32(4)?,
+                    attempt: row.unsigned_32(5)?,
+                    due_at: row.time(6)?,
+                    eligible_at: row.time(7)?,
+                    expire_at: row.optional_time(8)?,
+                    admitted_at: row.optional_time(9)?,
+                    finished_at: None,
+                    uncertain_attempts: row.unsigned_32(14)?,
+                };
+                let entry = Entry {
+                    ordinal: row.value(1)?,
+                    shard: ShardId(row.unsigned_16(2)?),
+                    before: (life.state, life.generation, life.attempt),
+                    life,
+                    status: row.optional_unsigned_16(10)?,
+                    error: row.value(11)?,
+                    place: row.value(12)?,
+                    action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
+                    action_moved: false,
+                    change: Change::Nothing,
+                };
+                Ok((row.message_id(0)?, entry))
+            })
             .await?
             .into_iter()
             .collect();

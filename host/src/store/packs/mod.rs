@@ -121,7 +121,7 @@ impl Store {
     /// Makes namespaces known; those that are already known stay as they are.
     pub async fn ensure_namespaces(&self, names: &[Namespace], now: Timestamp) -> Result<(), StoreError> {
         let names = names.to_vec();
-        self.writer.control(|reply| Control::EnsureNamespaces(names, now, reply)).await
+        self.writer.control(|reply| Control::EnsureNamespaces((names, now), reply)).await
     }
 
     /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest

@@ -23,7 +23,7 @@ pub struct GateRow {
     pub namespace: Option<Namespace>,
     /// Where it stands.
     pub gate: Gate,
-    /// Why, if anybody said.
+    /// The reason, if one was given.
     pub reason: Option<String>,
     /// Since when.
     pub changed_at: Timestamp,

@@ -1,4 +1,4 @@
-//! Delay Shards: who owns them, and which one a message belongs to.
+//! Delay Shards: their owners, and which one a message belongs to.
 //!
 //! A lease is lost when somebody else acquires the shard or it is released; that it ran out alone does not end it, so
 //! an owner that was slow may still record what it did. Admitting anything new, however, needs a lease that holds
@@ -33,7 +33,7 @@ pub struct ShardId(pub u16);
 pub struct ShardRow {
     /// Which one.
     pub shard: ShardId,
-    /// Who owned it last, unless it was given up.
+    /// Its last owner, unless it was released.
     pub owner: Option<RuntimeId>,
     /// Rises by one with every change of owner.
     pub epoch: u64,
@@ -201,7 +201,7 @@ static SAVE: Statement = Statement::update(
     "shard.id = changed.id",
 );
 
-/// A shard's row: who owns it, and how far its feed goes.
+/// A shard's row: its owner, and how far its feed goes.
 struct Row {
     ownership: Ownership,
     last_seq: i64,
@@ -233,7 +233,7 @@ impl Shards {
         Ok(Self(rows.into_iter().collect()))
     }
 
-    /// Who owns a shard; `None` if there is no such shard.
+    /// The ownership of a shard; `None` if there is no such shard.
     pub(super) fn ownership(&self, shard: ShardId) -> Option<&Ownership> {
         self.0.get(&shard).map(|row| &row.ownership)
     }

@@ -1,5 +1,5 @@
 //! The counters against the rows that they count, scope by scope. They are the same, unless something went wrong or
-//! somebody wrote to the database by hand: each transaction counts what it moves.
+//! the database was changed by hand: each transaction counts what it moves.
 
 use std::time::Duration;
 
@@ -78,8 +78,8 @@ pub(in crate::store) async fn miscounts(connection: &mut Connection<'_>) -> Resu
 
 /// Has the counters say what the rows say, also while hosts use the database. Returns what was wrong.
 ///
-/// Every transaction that moves a row writes its counter, at its end. With all counters held nobody is between the two,
-/// and what is seen from then on is of one moment.
+/// Every transaction that moves a row writes its counter, at its end. With all counters held, no transaction is
+/// between the two, and reads from then on are of one moment.
 pub(in crate::store) async fn recount(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, StoreError> {
     if miscounts(connection).await?.is_empty() {
         return Ok(Vec::new());

@@ -2,7 +2,7 @@
 //! WorkItems, is found by no claim: it is reported, and repaired.
 //!
 //! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is
-//! there then. So it may run beside hosts that share the database.
+//! there then. So it may run while hosts use the database.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -38,7 +38,7 @@ pub struct ClaimRequest {
     pub preference: QueueClasses,
     /// This row and no other; under all the predicates that a claim has.
     pub only: Option<WorkItemId>,
-    /// At most so many rows, up to [`CLAIM_ROWS_MAX`].
+    /// The most rows, up to [`CLAIM_ROWS_MAX`].
     pub rows_max: u32,
     /// Only rows whose lease ran out; never a fresh one.
     pub stale_only: bool,
@@ -51,12 +51,19 @@ pub struct ClaimRequest {
     pub now: Timestamp,
 }
 
-/// Rows of a pack that are in work, over all runtimes.
+impl ClaimRequest {
+    /// The most rows that it takes.
+    pub(in crate::store) fn rows(&self) -> usize {
+        usize::try_from(self.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX)
+    }
+}
+
+/// Processing rows of a pack, over all runtimes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessingRows {
     /// All of them.
     pub rows: u64,
-    /// Those whose lease ran out: they count until somebody takes them over.
+    /// Those whose lease ran out; they count until they are taken over.
     pub stale: u64,
 }
 
@@ -160,7 +167,7 @@ impl Store {
     }
 }
 
-/// A walk over the rows of a generation that are in work, in the claim index.
+/// The processing rows of a generation, in the claim index.
 const CLAIMED_UNDER: &str = sql!(
     "SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {processing} \
     AND queue_class IN ({any_class}) AND lease_token = ?"

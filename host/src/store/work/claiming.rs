@@ -32,7 +32,7 @@ pub(in crate::store) const DUE_SQLITE: &str = sql!(
     AND turn <= ? ORDER BY turn, id LIMIT ? + 0)"
 );
 
-/// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
+/// There an update cannot read its own table, but it takes an order and a limit.
 const DUE_MYSQL: &str = sql!(
     "UPDATE work_item SET state = {ready}, turn = lane_ordinal \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state = {delayed} AND queue_class = ? AND turn <= ? \
@@ -146,7 +146,7 @@ async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<Claimed
         let candidate = the_one(unit, &request, id).await?;
         return take(unit, grant, candidate.into_iter().collect()).await;
     }
-    let rows_max = usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX);
+    let rows_max = request.rows();
     let mut found = look(unit, &request, rows_max).await?;
     if found.stale.len() < rows_max && !found.due.is_empty() {
         promote(unit, &found.due, request.now).await?;
@@ -283,7 +283,7 @@ pub(in crate::store) async fn take(
         Ok(all) if all == candidates.len() => candidates,
         _ => won(unit, grant.lease, candidates).await?,
     };
-    // A token that somebody carries already would read back as ours: a row has no more owners than were made here.
+    // Rows of another claim with the same token would read back as ours: no more rows are won than were written.
     all_written(taken, won.len())?;
     for row in &won {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);

@@ -258,11 +258,11 @@ async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Erro
 }
 
 impl WorkState {
-    /// Whether a row in this state, with this turn, is nobody's at `now`.
+    /// Whether no lease holds a row in this state, with this turn, at `now`.
     fn waits(self, turn: i64, now: i64) -> bool {
         match self {
             WorkState::Blocked | WorkState::Ready | WorkState::Delayed => true,
-            // The turn of a row in work is the end of its lease.
+            // The turn of a processing row is the end of its lease.
             WorkState::Processing => lease_is_over(turn, now),
             WorkState::Done | WorkState::Dead => false,
         }

@@ -189,7 +189,7 @@ impl Row {
         self.state == WorkState::Processing && self.lease == Some(finish.lease) && self.epoch == finish.epoch
     }
 
-    /// Who is to be claimed in its place, if it succeeded and coalesces.
+    /// The handoff to its successor, if it succeeded and coalesces.
     fn handoff(&self, number: usize, finish: &Finish) -> Option<Handoff> {
         let succeeded = matches!(finish.disposition, Disposition::Done { .. });
         let lane = self.lanes.source.filter(|_| succeeded);
@@ -234,7 +234,7 @@ impl End {
                 end.state = WorkState::Delayed;
                 end.turn = run_after.as_millis();
                 end.run_after = run_after;
-                // Who stands for a projection is not over: the next one waits for its end, whatever others do.
+                // The active item of a projection keeps its place: the queued one waits for its end.
                 end.leaves_lanes = leaves_lane && !end.row.is_projected;
                 end.failures += 1;
                 end.failure = Some(failure);
@@ -300,7 +300,7 @@ pub(in crate::store) async fn renew(
     still_held(unit, renewals).await
 }
 
-/// Answers renewals of which some came too late: what the update did not find is somebody else's.
+/// Answers renewals of which some came too late: a row that the update did not find is no longer its caller's.
 async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answers<Vec<WorkItemId>>, sqlx::Error> {
     let wanted = renewals.iter().flat_map(|renewal| renewal.rows.iter().copied()).collect();
     let renewed: HashSet<(WorkItemId, LeaseToken, u32)> = HELD

@@ -1,12 +1,12 @@
-//! Handoff: whoever ends a WorkItem of a route that coalesces goes on with the latest one of the same source, claimed
-//! in the transaction that ends the first; those between the two are superseded.
+//! Handoff: the caller that ends a WorkItem of a route that coalesces goes on with the latest one of that source, which
+//! is claimed in the transaction that ends the first; those between the two are superseded.
 //!
 //! Invariants:
 //! - The end, the supersession and the claim stand or fall together: if the successor cannot be claimed, nothing is
 //!   ended.
 //! - Only WorkItems of the same route and generation are superseded, up to the first that is another: that is a
 //!   different matter, and keeps its place.
-//! - Who coalesces stands in the lane of its source only. Strict delivery order knows no latest.
+//! - An item that coalesces stands in the lane of its source only: strict delivery order has no latest.
 
 use super::claiming::{self, Candidate, Grant};
 use super::finish::Successor;
@@ -19,7 +19,7 @@ use crate::model::work_item::{ClaimedWorkItem, WorkState};
 use crate::store::engine::values::values;
 use crate::store::writer::unit::{Scope, Unit, all_written};
 
-/// A head that has ended, and who is to be claimed in its place.
+/// A head that has ended, and the claim of its successor.
 pub(in crate::store) struct Handoff {
     /// Which of the finishes it goes with.
     pub(in crate::store) finish: usize,

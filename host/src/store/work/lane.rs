@@ -6,9 +6,9 @@
 //! - A change to a lane, or to which items stand in it, holds the lane's row. The finishes of a group hold all of their
 //!   lanes at once: those of routes first, then those of sources, each by id. A group that also drains, replays or
 //!   sweeps holds further lanes after these. Two such groups may deadlock; the server then redoes one of them.
-//! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who
+//! - An item that is promoted in one lane may at the same time be promoted in its other one, by the transaction that
 //!   holds that: its own row is held while its blockers are counted down.
-//! - An item that left its lanes (their ids are null) neither holds nor waits for anybody.
+//! - An item that left its lanes (their ids are null) neither holds up another one nor waits.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -99,15 +99,15 @@ static APPEND: Statement = Statement::update(
     "lane.id = appended.id",
 );
 
-/// Holds lanes, and reads who is their head.
+/// Holds lanes, and reads their heads.
 static HOLD: Statement = Statement::lock(
     "(id)",
     "SELECT lane.id, lane.head FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
     Lock::Update,
 );
 
-/// The first of those who wait in each lane. Whoever waits in a lane that is held goes on waiting; but its row may be
-/// held by somebody who promotes it in its other lane, and what it says counts after that.
+/// The first item that waits in each lane. It cannot leave a held lane, but its row may be held by a transaction that
+/// promotes it in its other lane: it is read after that.
 macro_rules! successors {
     ($waiting:literal) => {
         concat!(
@@ -127,7 +127,7 @@ pub(in crate::store) static IN_DELIVERY_LANES: Statement =
 pub(in crate::store) static IN_SOURCE_LANES: Statement =
     Statement::lock("(lane_id)", successors!("waiting_source"), Lock::Update);
 
-/// Who becomes ready and is a projection's generation is its active one from here on.
+/// A projection's item becomes the active one when it becomes ready.
 pub(in crate::store) static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
     sql!(
@@ -203,7 +203,7 @@ impl Lanes {
         place
     }
 
-    /// Writes the lanes back that somebody was appended to.
+    /// Writes the lanes back that items were appended to.
     pub(in crate::store) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let changed = self.stored.into_iter().filter(|(_, stored)| stored.changed);
         let (new, old): (Vec<_>, Vec<_>) = changed.partition(|(_, stored)| stored.new);
@@ -330,7 +330,7 @@ impl HeldLanes {
     }
 }
 
-/// Who comes next in a lane.
+/// The next item of a lane.
 struct Next {
     lane_id: i64,
     successor: Successor,
@@ -383,7 +383,7 @@ async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> 
     set_blockers(unit, promoted.into_iter().collect()).await
 }
 
-/// Writes who is the head of lanes that are held.
+/// Writes the heads of held lanes.
 pub(in crate::store) async fn set_heads(
     unit: &mut Unit<'_>,
     heads: Vec<(i64, Option<i64>)>,
@@ -394,7 +394,7 @@ pub(in crate::store) async fn set_heads(
     SET_HEAD.write(&mut unit.connection, heads, bind).await
 }
 
-/// Writes how many lanes those who wait still wait in, and whether that leaves them ready.
+/// Writes in how many lanes items still wait, and whether that leaves them ready.
 pub(in crate::store) async fn set_blockers(
     unit: &mut Unit<'_>,
     items: Vec<(i64, Blockers)>,

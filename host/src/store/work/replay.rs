@@ -210,7 +210,7 @@ impl Plan {
             source_key: event.source_key.clone().filter(|_| stands_in_lanes),
             delivery_lane: event.delivery_lane.clone().filter(|_| stands_in_lanes),
             queue_class: parent.queue_class,
-            // Somebody asked for it: nothing makes it superfluous.
+            // An operator asked for it: nothing supersedes it.
             coalesces: None,
             projection: is_projected.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
             created_at: request.now,
@@ -222,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// Children are in their lanes before heads leave these: so each finds its place behind those who wait.
+    /// Children enter their lanes before heads leave them, so that each is placed behind the items that wait.
     async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let expected = self.reserved.len();
         let reserved = RESERVE

@@ -31,7 +31,7 @@ pub(in crate::store) struct Terms {
 /// One answer for each request of a kind, in order.
 pub(in crate::store) type Answers<A> = Vec<Result<A, StoreError>>;
 
-/// What WorkItems are claimed and counted by, beside their state.
+/// What WorkItems are claimed and counted by, besides their state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Scope {
     pub(in crate::store) pack: PackName,
