@@ -150,15 +150,16 @@ impl Shape {
             }
             Shape::Update { table, set, rows, on } => {
                 let (name, columns) = rows.split_once(' ').expect("a list has a name, and columns");
-                let named: Vec<String> =
-                    columns.trim_matches(['(', ')']).split(", ").map(|column| format!("? AS {column}")).collect();
-                let list = list(engine, &named, size);
+                let columns: Vec<&str> = columns.trim_matches(['(', ')']).split(", ").collect();
                 match engine {
                     Engine::Sqlite => {
-                        format!("WITH {rows} AS ({list}) UPDATE {table} SET {set} FROM {name} WHERE {on}")
+                        let list = list(engine, &columns, size);
+                        let (set, on) = (numbered(name, &columns, set), numbered(name, &columns, on));
+                        format!("UPDATE {table} SET {set} FROM ({list}) AS {name} WHERE {on}")
                     }
                     Engine::MySql { .. } => {
-                        let set = qualified(table, set);
+                        let named: Vec<String> = columns.iter().map(|column| format!("? AS {column}")).collect();
+                        let (list, set) = (list(engine, &named, size), qualified(table, set));
                         format!("UPDATE ({list}) AS {name} STRAIGHT_JOIN {table} ON {on} SET {set}")
                     }
                 }
@@ -194,6 +195,17 @@ const fn names(list: &str) -> usize {
     count
 }
 
+/// `text` with the columns of a list as SQLite calls them, `column1` and so on: it materializes a list whose columns are
+/// named, and reads a bare one row by row.
+fn numbered(list: &str, columns: &[&str], text: &str) -> String {
+    let mut numbers: Vec<(usize, &str)> = columns.iter().copied().enumerate().collect();
+    // A name may begin with another one.
+    numbers.sort_by_key(|(_, column)| std::cmp::Reverse(column.len()));
+    numbers.into_iter().fold(text.to_owned(), |text, (index, column)| {
+        text.replace(&format!("{list}.{column}"), &format!("{list}.column{}", index + 1))
+    })
+}
+
 /// The assignments of `set` with the table before each column that is assigned: in an update of a list and a table, the
 /// bare name of a column that both have is ambiguous on a server. SQLite takes none but bare names.
 fn qualified(table: &str, set: &str) -> String {
@@ -209,7 +221,7 @@ fn qualified(table: &str, set: &str) -> String {
     assignments.map(|assignment| format!("{table}.{}", assignment.trim_start())).collect::<Vec<_>>().join(", ")
 }
 
-/// A list of rows as a table. On a server the first row is written as `columns` say, which names them.
+/// A list of rows as a table. On a server the first row is written as `columns` says, which may name them.
 fn list(engine: Engine, columns: &[impl AsRef<str>], size: usize) -> String {
     match engine {
         Engine::Sqlite => format!("VALUES {}", repeated(&row(columns.len()), size)),
@@ -286,4 +298,32 @@ pub(in crate::store) fn is_forbidden(error: &sqlx::Error) -> bool {
     const CODES: [u16; 4] = [1142, 1143, 1290, 1836];
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().is_some_and(|error| CODES.contains(&error.number()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UPDATE: Shape = Shape::Update {
+        table: "lane",
+        set: "head = coalesce(moved.head, lane.head), last = moved.head_before",
+        rows: "moved (id, head, head_before)",
+        on: "lane.id = moved.id",
+    };
+
+    #[test]
+    fn columns_of_a_list_have_names_in_statements_and_what_the_engine_wants_in_texts() {
+        assert_eq!(UPDATE.columns(), 3);
+        assert_eq!(
+            UPDATE.render(Engine::Sqlite, 2),
+            "UPDATE lane SET head = coalesce(moved.column2, lane.head), last = moved.column3 \
+             FROM (VALUES (?, ?, ?), (?, ?, ?)) AS moved WHERE lane.id = moved.column1"
+        );
+        assert_eq!(
+            UPDATE.render(Engine::MySql { shares_locks: true }, 2),
+            "UPDATE (SELECT ? AS id, ? AS head, ? AS head_before UNION ALL SELECT ?, ?, ?) AS moved \
+             STRAIGHT_JOIN lane ON lane.id = moved.id \
+             SET lane.head = coalesce(moved.head, lane.head), lane.last = moved.head_before"
+        );
+    }
 }

@@ -162,6 +162,7 @@ fn standing(state: WorkState, turn: Timestamp, now: Timestamp) -> Standing {
     }
 }
 
+#[cfg(test)]
 impl PeekedItem {
     /// Whether the next claim with room takes it.
     pub const fn is_claimable(&self) -> bool {

@@ -31,6 +31,7 @@ const COUNTERS: &str = sql!(
     UNION ALL SELECT 1, state, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state"
 );
 
+#[cfg(test)]
 const ROWS: &str = sql!(
     "SELECT 0, state, count(*) FROM work_item WHERE work_type IN ({any_work_type}) GROUP BY state \
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state"
@@ -60,6 +61,7 @@ impl Store {
     }
 
     /// Counts the rows themselves: its cost grows with the tables.
+    #[cfg(test)]
     pub async fn count_rows(&self) -> Result<Stats, StoreError> {
         self.read_stats(ROWS).await
     }

@@ -17,6 +17,7 @@ use crate::model::hash::fnv1a;
 use crate::model::ids::RuntimeId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
+use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
@@ -70,7 +71,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let text = "SELECT id, owner, epoch, lease_until, last_seq FROM shard ORDER BY id";
         let rows = reader.connection().fetch_all(text, values![]).await?;
-        let shard = |row: &crate::store::engine::connection::Row| {
+        let shard = |row: &Row| {
             Ok(ShardRow {
                 shard: ShardId(row.unsigned_16(0)?),
                 owner: row.optional_bytes_16(1)?.map(RuntimeId::from_bytes),
@@ -202,7 +203,7 @@ static SAVE: Statement = Statement::update(
 );
 
 /// A shard's row: its owner, and how far its feed goes.
-struct Row {
+struct StoredShard {
     ownership: Ownership,
     last_seq: i64,
     changed: bool,
@@ -210,7 +211,7 @@ struct Row {
 
 /// The shards that a transaction concerns. They are locked together and in order, before any message is: a transaction
 /// that holds a shard waits for none that comes before it.
-pub(super) struct Shards(BTreeMap<ShardId, Row>);
+pub(super) struct Shards(BTreeMap<ShardId, StoredShard>);
 
 impl Shards {
     /// Loads these shards' rows, and keeps everybody else from changing them until the transaction ends.
@@ -226,7 +227,7 @@ impl Shards {
                     let owner = row.optional_bytes_16(1)?.map(RuntimeId::from_bytes);
                     let ownership = Ownership { owner, epoch: row.unsigned(2)?, until: row.time(3)? };
                     let id = ShardId(row.unsigned_16(0)?);
-                    Ok((id, Row { ownership, last_seq: row.value(4)?, changed: false }))
+                    Ok((id, StoredShard { ownership, last_seq: row.value(4)?, changed: false }))
                 },
             )
             .await?;

@@ -6,7 +6,6 @@ use crate::model::pack::Coalescing;
 use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::is_conflict;
 use crate::store::engine::sequences::Sequences;
-use crate::store::engine::values::values;
 use crate::store::work::finalize;
 use crate::store::writer::unit::{Terms, Unit};
 

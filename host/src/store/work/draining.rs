@@ -20,6 +20,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::{sql, work_state_code};
+use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
@@ -128,7 +129,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let values = values![pack.as_str(), from.0, after, BATCH_ROWS];
         let rows = reader.connection().fetch_all(WAITING_ACTIONS, values).await?;
-        let action = |row: &crate::store::engine::connection::Row| Ok((row.value(0)?, row.message_id(1)?));
+        let action = |row: &Row| Ok((row.value(0)?, row.message_id(1)?));
         Ok(rows.iter().map(action).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -208,7 +209,7 @@ pub(in crate::store) static END: Statement = Statement::update(
 );
 
 /// A row that waits for its generation.
-struct Row {
+struct DrainedItem {
     ordinal: i64,
     scope: Scope,
     state: WorkState,
@@ -236,11 +237,11 @@ pub(in crate::store) async fn apply(
 }
 
 /// The rows that are as the drain wants them, held.
-async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Error> {
+async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<DrainedItem>, sqlx::Error> {
     let now = unit.time(drain.now).as_millis();
     let mut rows = LOAD
         .fetch(&mut unit.connection, drain.rows.clone(), Values::only, |row| {
-            Ok(Row {
+            Ok(DrainedItem {
                 ordinal: row.value(0)?,
                 scope: row.scope(1)?,
                 state: row.work_state(4)?,
@@ -269,14 +270,14 @@ impl WorkState {
     }
 }
 
-impl Row {
+impl DrainedItem {
     /// What a statement finds the row by, as it was read.
     fn bind(&self, values: &mut Values) {
         values.push(self.ordinal).push(self.scope.generation.0).push(work_state_code(self.state)).push(self.epoch);
     }
 }
 
-async fn move_to(unit: &mut Unit<'_>, rows: Vec<Row>, to: GenerationNumber) -> Result<(), sqlx::Error> {
+async fn move_to(unit: &mut Unit<'_>, rows: Vec<DrainedItem>, to: GenerationNumber) -> Result<(), sqlx::Error> {
     for row in &rows {
         unit.uncount_work_item(&row.scope, row.state);
         unit.count_work_items(&Scope { generation: to, ..row.scope.clone() }, None, row.state, 1);
@@ -292,7 +293,7 @@ async fn move_to(unit: &mut Unit<'_>, rows: Vec<Row>, to: GenerationNumber) -> R
     all_written(moved, expected)
 }
 
-async fn end(unit: &mut Unit<'_>, rows: Vec<Row>, now: Timestamp) -> Result<(), sqlx::Error> {
+async fn end(unit: &mut Unit<'_>, rows: Vec<DrainedItem>, now: Timestamp) -> Result<(), sqlx::Error> {
     for row in &rows {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Dead, 1);
     }

@@ -86,7 +86,7 @@ static LEAVE_LANE: Statement = Statement::update(
 );
 
 /// A WorkItem's row, as far as its end needs it.
-struct Row {
+struct EndingItem {
     ordinal: i64,
     id: WorkItemId,
     event_id: EventId,
@@ -108,7 +108,7 @@ struct Row {
 
 /// What is written into a row whose execution ended.
 struct End {
-    row: Row,
+    row: EndingItem,
     state: WorkState,
     turn: i64,
     leaves_lanes: bool,
@@ -184,7 +184,7 @@ async fn write(
     handoff::claim(unit, latest).await
 }
 
-impl Row {
+impl EndingItem {
     fn is_held_by(&self, finish: &Finish) -> bool {
         self.state == WorkState::Processing && self.lease == Some(finish.lease) && self.epoch == finish.epoch
     }
@@ -207,7 +207,7 @@ impl Row {
 
 impl End {
     /// What a disposition makes of a row, and the messages that go with it.
-    fn of(row: Row, disposition: Disposition, now: Timestamp) -> (Self, Vec<NewMessage>) {
+    fn of(row: EndingItem, disposition: Disposition, now: Timestamp) -> (Self, Vec<NewMessage>) {
         let mut end = Self {
             state: WorkState::Ready,
             turn: row.lane_ordinal,
@@ -356,12 +356,12 @@ pub(in crate::store) async fn leave_lanes(
     lane::advance(unit, &held, lanes).await
 }
 
-async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, Row>, sqlx::Error> {
+async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, EndingItem>, sqlx::Error> {
     ids.sort_unstable();
     ids.dedup();
     let rows = LOAD
         .fetch(&mut unit.connection, ids, Values::only, |row| {
-            Ok(Row {
+            Ok(EndingItem {
                 ordinal: row.value(0)?,
                 id: row.work_item_id(1)?,
                 event_id: row.event_id(2)?,
