@@ -7,6 +7,7 @@ mod contract;
 mod dependencies;
 mod documents;
 mod imports;
+mod metrics;
 mod sizes;
 mod source;
 mod statements;
