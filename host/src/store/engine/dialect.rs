@@ -195,8 +195,8 @@ const fn names(list: &str) -> usize {
     count
 }
 
-/// `text` with the columns of a list as SQLite calls them, `column1` and so on: it materializes a list whose columns are
-/// named, and reads a bare one row by row.
+/// `text` with the columns of a list as SQLite calls them, `column1` and so on: it materializes a list whose columns
+/// are named, and reads a bare one row by row.
 fn numbered(list: &str, columns: &[&str], text: &str) -> String {
     let mut numbers: Vec<(usize, &str)> = columns.iter().copied().enumerate().collect();
     // A name may begin with another one.

@@ -63,7 +63,7 @@ pub(in crate::store) async fn emit(
     }
     let ids = emitted.iter().map(|emitted| emitted.message.id).collect();
     let mut known: HashSet<MessageId> =
-        KNOWN.fetch(&mut unit.connection, ids, Values::only, |row| Ok(row.message_id(0)?)).await?.into_iter().collect();
+        KNOWN.fetch(&mut unit.connection, ids, Values::only, |row| row.message_id(0)).await?.into_iter().collect();
     let fresh: Vec<Emitted> = emitted.into_iter().filter(|emitted| known.insert(emitted.message.id)).collect();
     let mut placed = Vec::with_capacity(fresh.len());
     for emitted in fresh {

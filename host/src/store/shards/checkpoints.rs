@@ -117,11 +117,10 @@ const DROP: &str = "DELETE FROM shard_checkpoint WHERE shard = ? AND epoch = ? A
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
     shards: &Shards,
-    requests: Vec<Box<CheckpointRequest>>,
+    requests: impl Iterator<Item = CheckpointRequest>,
 ) -> Result<Answers<Option<Vec<CheckpointRow>>>, sqlx::Error> {
-    let mut answers = Vec::with_capacity(requests.len());
-    for request in requests {
-        let CheckpointRequest { lease, change } = *request;
+    let mut answers = Vec::new();
+    for CheckpointRequest { lease, change } in requests {
         let is_owner = shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         answers.push(Ok(if is_owner { Some(change_one(unit, lease.shard, change).await?) } else { None }));
     }

@@ -80,7 +80,8 @@ struct Queued {
     scope: Scope,
 }
 
-/// Ends all but the last of the items that are queued in these held lines. Each line comes with when its last item came.
+/// Ends all but the last of the items that are queued in these held lines. Each line comes with the time of its last
+/// item.
 pub(in crate::store) async fn supersede(
     unit: &mut Unit<'_>,
     lines: BTreeMap<i64, Timestamp>,

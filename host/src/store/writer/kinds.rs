@@ -277,7 +277,8 @@ impl Kinds {
         }
         let mut shards = Shards::load(unit, shard_ids).await?;
         self.shards.decide(afterwards, |request| shards.apply(unit, request));
-        self.checkpoints.answers = checkpoints::apply(unit, &shards, self.checkpoints.requests(afterwards)).await?;
+        let kept = self.checkpoints.requests(afterwards).into_iter().map(|request| *request);
+        self.checkpoints.answers = checkpoints::apply(unit, &shards, kept).await?;
         outbox::emit(unit, &mut shards, emitted).await?;
         let mut book = Book::load(unit, &mut shards, ids).await?;
         // Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives
