@@ -85,6 +85,10 @@ impl Browser {
         let session = started["sessionId"].as_str().context("a session has an id")?.to_owned();
         let browser = Self { driver, session, _process: process, _profile: profile };
         browser.post("window/rect", json!({"width": WIDTH, "height": HEIGHT})).await?;
+        // What its first page, which is its own, asked for and complained of is no matter of the console's.
+        browser.open("about:blank").await?;
+        browser.requests().await?;
+        browser.complaints().await?;
         Ok(Some(browser))
     }
 

@@ -18,6 +18,7 @@ macro_rules! codes {
         $(pub(super) const $name: Code = Code { word: $word, status: $status, meaning: $meaning };)*
 
         /// All of them.
+        #[cfg(test)]
         pub(super) const ALL: &[Code] = &[$($name),*];
     };
 }

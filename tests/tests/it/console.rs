@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use forebay::cli::rig::github::push_body;
 use forebay::cli::rig::receiver::Reply;
 use forebay_tests::browser::{Browser, key};
 use forebay_tests::wait;
@@ -75,14 +76,15 @@ async fn an_operator_follows_a_delivery_pauses_a_lane_and_sends_a_dead_message_a
     browser.until_text("Nothing was delivered yet").await?;
 
     // A delivery appears by itself, with what became of it.
-    let push = json!({"repository": {"full_name": "octo/api"}, "ref": "refs/heads/main", "commits": []}).to_string();
+    let push = push_body(1, 2_000);
+    let source = "octo-org/repository-1";
     world.sink.reply(Reply::Status(StatusCode::BAD_REQUEST));
     let event = event_ids(&world.deliver(&signed("delivery-1", "push", push)).await?)?.remove(0);
-    browser.until_text("octo/api").await?;
+    browser.until_text(source).await?;
     browser.picture("overview").await?;
     browser.click(&format!("//a[@title='{event}']")).await?;
     browser.until_text(&event).await?;
-    browser.until_text("\"full_name\": \"octo/api\"").await?;
+    browser.until_text(&format!("\"full_name\": \"{source}\"")).await?;
     let dead = message_in(&world, "dead").await?["id"].as_str().unwrap_or_default().to_owned();
     browser.click(&format!("//a[@title='{dead}']")).await?;
     browser.until_text("It was given up: it answered 400").await?;
@@ -127,9 +129,9 @@ async fn an_operator_follows_a_delivery_pauses_a_lane_and_sends_a_dead_message_a
 
     // A bookmark leads back to the same.
     browser.open(&format!("{}#/events?namespace=demo&state=done", console(&world))).await?;
-    browser.until_text("octo/api").await?;
+    browser.until_text(source).await?;
     browser.reload().await?;
-    browser.until_text("octo/api").await?;
+    browser.until_text(source).await?;
     assert_eq!(browser.run("return document.querySelector('[name=state]').value").await?, "done");
     assert_well(&browser, &world).await?;
     world.kill().await?;

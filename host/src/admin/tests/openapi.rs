@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use super::super::openapi;
+use super::super::{error_codes, openapi};
 use super::{Desk, shown};
 
 /// `docs/openapi.json`, as it is kept: `UPDATE_EXPECT=1` writes it.
@@ -43,7 +43,7 @@ async fn everything_that_is_described_is_routed() {
     for (method, path, _) in operations {
         let answer = desk.ask(&method, &with_ids(&path), &[], "").await;
         let said = shown(&answer);
-        assert!(!said.contains("no such path") && answer.status != 405, "{method} {path}: {said}");
+        assert!(!said.contains("\"there is no such path\"") && answer.status != 405, "{method} {path}: {said}");
     }
 }
 
@@ -113,6 +113,19 @@ fn every_operation_has_a_name_of_its_own_its_answers_and_its_errors() {
             assert!(responses.contains_key("404"), "{name}: what is named may not be there");
         }
         assert!(method == "POST" || operation["requestBody"].is_null(), "{name}");
+    }
+}
+
+#[test]
+fn every_word_for_an_error_is_told_where_it_may_be_answered() {
+    let document = openapi();
+    let told = document["paths"].to_string();
+    let mut words = BTreeSet::new();
+    for code in error_codes::ALL {
+        assert!(words.insert(code.word), "{} twice", code.word);
+        // No operation that is described is asked with the wrong method.
+        let is_told = told.contains(&format!("- `{}`: ", code.word));
+        assert_eq!(is_told, *code != error_codes::METHOD, "{}", code.word);
     }
 }
 
