@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use forebay::cli::rig::github::push_body;
-use forebay::cli::rig::receiver::Reply;
+use forebay::rig::github::push_body;
+use forebay::rig::receiver::Reply;
 use forebay_tests::browser::{Browser, key};
 use forebay_tests::wait;
 use forebay_tests::world::{World, event_ids, signed};
