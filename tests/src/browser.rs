@@ -3,7 +3,7 @@
 //! WebDriver is JSON over HTTP, of which the suites need a dozen commands. The crates that speak all of it would have
 //! every procedural macro, and with them RocksDB's bindings, compiled with other features.
 //!
-//! Where there is none, the tests that need one say loudly that they were skipped ([`Browser::start`]).
+//! Where there is none, the tests that need one say that they are left out ([`Browser::start`]).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use forebay::rig::http::Connection;
+use forebay::rig::optional;
 use forebay::rig::process::free_address;
 use http::{Method, Request};
 use http_body_util::Full;
@@ -70,7 +71,9 @@ impl Browser {
     /// Starts one. `None`, and a loud word about it, where none is installed.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         let Some(program) = installed() else {
-            eprintln!("*** SKIPPED: the console is not tested in a browser: chromium-driver is not installed");
+            optional::left_out(
+                "chromedriver, which drives a browser, is not installed (apt-get install chromium-driver)",
+            );
             return Ok(None);
         };
         let driver = free_address()?;
