@@ -130,6 +130,11 @@ impl Running {
         self.admin_addr
     }
 
+    /// Where operators look, with a browser.
+    pub fn console_url(&self) -> String {
+        admin::console_url(self.admin_addr)
+    }
+
     pub(super) fn env(&self) -> &Env {
         &self.env
     }
