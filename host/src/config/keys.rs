@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use toml::Value;
 
+use crate::model::message::MESSAGE_BYTES_MAX;
+
 /// A key of the configuration.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -240,13 +242,14 @@ pub(super) const KEYS: &[Key] = &[
         2,
         65_536,
         "Messages between claim and outcome at once, over all destinations, of which one destination has half at the most. \
-         At least twice every `in_flight_messages`.",
+         At least twice every `in_flight_messages`. An eighth is for destinations that have nothing under way.",
     ),
     number(
         "publish.in_flight_mib",
         1,
         65_536,
-        "Bodies and headers of these messages at once, in memory. A message that is larger than all of it goes alone.",
+        "Bodies and headers of these messages at once, in memory, of which one destination has half at the most. A message \
+         that is larger than all of it goes alone.",
     ),
     number("publish.response_max_kib", 1, 65_536, "The most of a response that is read."),
     key(
@@ -270,7 +273,7 @@ pub(super) const KEYS: &[Key] = &[
         1_000_000,
         "The most fuel that a pack may ask for, in millions of units; a unit is about an instruction.",
     ),
-    number("guest.output_max_kib", 1, 65_536, "The most output of one call that a pack may ask for."),
+    number("guest.output_max_kib", 1, MESSAGE_BYTES_MAX >> 10, "The most output of one call that a pack may ask for."),
     number("guest.messages_max", 0, 1_024, "The most messages of one call that a pack may ask for."),
     number("guest.log_max_kib", 0, 1_024, "The most log text of one call that a pack may ask for."),
     number("guest.compilations_max", 1, 64, "Packs that may be compiled at once."),
@@ -340,7 +343,13 @@ pub(super) const KEYS: &[Key] = &[
         "Messages of one of its lanes that may be under way at once. At most half of `publish.in_flight_max` and of \
          `timeline.claimed_max`, which is what all lanes of one destination have together.",
     ),
-    number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes that may be under way at once."),
+    number(
+        "destinations.NAME.in_flight_mib",
+        1,
+        65_536,
+        "Bytes of one of its lanes that may be under way at once. At most half of `publish.in_flight_mib`, which is what all \
+         lanes of one destination have together; a message that is larger goes alone.",
+    ),
     key(
         "destinations.NAME.ordering",
         Kind::Word(&["none", "exact", "hashed"]),

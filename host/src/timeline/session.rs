@@ -46,9 +46,9 @@ use crate::env::{self, Env};
 use crate::lanes::{Held, Supply, WorkClass, WorkPlan, WorkRound};
 use crate::model::destination::{DESTINATION_PART, Destinations};
 use crate::model::message::MessageEntry;
-use crate::model::names::Namespace;
+use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
-use crate::publish::{Publisher, Settlement};
+use crate::publish::{ClaimedMessage, Publisher, Seat, Settlement};
 use crate::store::{ShardId, ShardLease, Store, StoreError};
 
 /// Settlements that are taken in together.
@@ -159,6 +159,11 @@ pub(super) struct Session {
     checkpointing: Checkpointing,
     schedule: Schedule,
     claims: Claims,
+    /// Where it takes places in flight, and whether it was refused some that it may want still.
+    seat: Seat,
+    lacks_places: bool,
+    /// Since when there has been none for whose turn it is.
+    stuck_since: Option<Duration>,
     clock: TrustedClock,
     pages: mpsc::Receiver<Page>,
     arrived: Option<Page>,
@@ -228,6 +233,9 @@ impl Session {
             lease: None,
             schedule: Schedule::new(Arc::clone(&parts.weights), parts.claimed_max / DESTINATION_PART),
             claims: Claims::new(parts.claimed_max),
+            seat: parts.publisher.seat(parts.shard),
+            lacks_places: false,
+            stuck_since: None,
             clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
             arrived: None,
@@ -337,7 +345,7 @@ impl Session {
         self.held = match time {
             Err(_) => Some(Held::ClockGated),
             Ok(_) if !(self.caught_up && self.gates_known && relied_on) => Some(Held::Recovering),
-            Ok(_) if !self.has_room() || monotonic < self.refused_until => Some(Held::Capacity),
+            Ok(_) if !self.has_room() || self.lacks_places || monotonic < self.refused_until => Some(Held::Capacity),
             Ok(_) => None,
         };
         self.report();
@@ -358,6 +366,7 @@ impl Session {
         let sum = self.claims.settle(&mut step, &mut self.schedule, &settlements, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
+        self.recall_shut();
         if sum.moved {
             // Mostly it was cancelled, and those behind it in its lane need not wait.
             self.resolve_from = Duration::ZERO;
@@ -381,7 +390,22 @@ impl Session {
         let mut step = self.index.begin();
         self.schedule.set_gates(&mut step, gates, &lanes);
         self.schedule.refresh(&mut step, now);
-        Ok(step.commit()?)
+        step.commit()?;
+        self.recall_shut();
+        Ok(())
+    }
+
+    /// Calls back what is claimed and not being admitted yet of where nothing is to be sent any more.
+    fn recall_shut(&mut self) {
+        let shut = self.schedule.take_shut();
+        if let Some(lease) = self.lease
+            && !shut.is_empty()
+        {
+            let is_of = |message: &ClaimedMessage, (namespace, destination): &(Namespace, DestinationName)| {
+                message.destination == *destination && message.namespace == *namespace
+            };
+            self.parts.publisher.recall(lease, |message| shut.iter().any(|one| is_of(message, one)));
+        }
     }
 
     fn take_page(&mut self) -> Result<usize, End> {
@@ -461,6 +485,7 @@ impl Session {
             Some(page) = self.pages.recv(), if self.arrived.is_none() => self.arrived = Some(page),
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
+            () = self.seat.freed(), if self.lacks_places => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             () = env::sleep(pause) => {}
         }

@@ -37,6 +37,9 @@ impl Session {
             return;
         }
         self.report_from = monotonic + REPORT_EVERY;
+        if let Some(lease) = self.lease {
+            self.parts.publisher.recall_late(lease);
+        }
         let now = self.now();
         let oldest = self.claims.oldest_unresolved().map_or(Duration::ZERO, |since| now.since(since));
         let signals = &self.parts.signals;
@@ -109,6 +112,10 @@ impl Session {
             None => return Ok(self.held.unwrap_or(Held::Recovering)),
             Some(known) => known,
         };
+        if self.claims.has(&known.claim_key()) {
+            // It waits for its admission, or to be found out about, and for nothing that stands before it.
+            return Ok(self.held.unwrap_or(Held::Capacity));
+        }
         let lane = self.schedule.held(known.lane, now);
         let is_behind = known.order.is_some() && self.head_of(known.lane)? != Some(message.id);
         let backs_off = message.state == MessageState::RetryWait && message.eligible_at > now;
