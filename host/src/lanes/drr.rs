@@ -18,7 +18,8 @@
 //!
 //! Invariants:
 //! - A key is in the ring exactly once or not at all; membership is a state of its own and not read from its deficit.
-//! - A key that leaves the ring, idle or blocked, forfeits its deficit: credit is never gathered while away.
+//! - A key that leaves the ring, idle or blocked, forfeits its deficit: credit is never gathered while away. One that
+//!   others keep from being served only keeps what it has.
 //! - No key's deficit exceeds `cost_max - 1` between its visits. `cost_max` covers every cost, so there is no exception
 //!   for a first oversized head: it is served when enough visits have been granted.
 //! - For a key with quantum `Q` and largest cost `L` that stays active over `m` visits, the service `S` that it gets
@@ -160,6 +161,19 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         let slot = self.slot(key);
         self.leave(slot);
         self.members[slot].membership = Membership::Idle;
+    }
+
+    /// The key may not be served for now, for what it shares with others: it leaves and keeps its deficit, which it
+    /// forfeits if it is deactivated meanwhile.
+    ///
+    /// # Panics
+    /// If the key has no weight.
+    pub(super) fn suspend(&mut self, key: K) {
+        let slot = self.slot(key);
+        let deficit = self.members[slot].deficit;
+        self.leave(slot);
+        self.members[slot].membership = Membership::Idle;
+        self.members[slot].deficit = deficit;
     }
 
     /// Goes on at an active key that `random` chooses, whose visit begins anew: after a restart nobody is first every

@@ -1,7 +1,8 @@
 //! Fair sharing and admission, as pure decisions: who is served next, and whether a Destination Lane may send.
 //!
-//! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each.
-//! [`DestinationLane`] says whether a destination may be called now, and why not if not; [`Outlet`] is what a
+//! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each, and
+//! [`ThreeLevelDrr`] between families of keys as well. [`Places`] says how much may be in flight, and which shard takes
+//! the next place; [`Queue`] in whose turn it is at a destination that has what it may. [`DestinationLane`] says whether a destination may be called now, and why not if not; [`Outlet`] is what a
 //! destination's lanes share. [`Layout`] says which executors serve which queue classes, [`place`] which runtime looks
 //! after which shard, [`WorkRound`] what a shard does next, [`Supply`] how much of it while something that it needs is
 //! short. None knows what time it is, what a message is or where it is kept.

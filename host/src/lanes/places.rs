@@ -170,12 +170,9 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
         self.messages < self.max.messages
     }
 
-    /// A shard wants nothing more of what it was refused. Others whose turn it is then are added to `called`.
+    /// A shard wants no more places than it has, but for what waits for bytes or a destination. Others whose turn it is
+    /// then are added to `called`.
     pub fn rest(&mut self, shard: S, called: &mut Vec<S>) {
-        self.kept = self.kept.filter(|(keeper, _)| *keeper != shard);
-        for there in self.there.values_mut() {
-            there.waits = there.waits.filter(|who| *who != shard);
-        }
         self.rivals.leave(shard);
         called.extend(self.rivals.all());
     }
@@ -191,7 +188,9 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
     /// A shard is given up.
     pub fn leave(&mut self, shard: S, called: &mut Vec<S>) {
         self.rest(shard, called);
+        self.kept = self.kept.filter(|(keeper, _)| *keeper != shard);
         self.there.retain(|_, there| {
+            there.waits = there.waits.filter(|who| *who != shard);
             there.rivals.leave(shard);
             called.extend(there.rivals.all());
             there.messages > 0
@@ -207,10 +206,7 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
     /// The most of one destination.
     fn half(&self) -> PlacesMax {
         let PlacesMax { messages, bytes } = self.max;
-        PlacesMax {
-            messages: (messages / DESTINATION_PART).max(1),
-            bytes: (bytes / DESTINATION_PART as u64).max(1),
-        }
+        PlacesMax { messages: (messages / DESTINATION_PART).max(1), bytes: (bytes / DESTINATION_PART as u64).max(1) }
     }
 
     /// What only those who have nothing in flight take of.

@@ -104,19 +104,20 @@ impl<K: Copy + Eq + Hash> Queue<K> {
             called.push(who);
         }
         if self.waiting.is_empty() {
-            // There is enough for everybody.
-            self.members.clear();
-            self.called.clear();
+            // There is enough for everybody. What each of them has, or owes, counts when there is not.
+            for who in self.called.drain(..) {
+                self.members.get_mut(&who).expect("whoever was called is known").standing = Standing::Away;
+            }
         }
         called
     }
 
-    /// Everybody who waits still pays: grants all of them the rounds in which they would all go on to.
+    /// Everybody who waits still pays: grants everybody the rounds in which they would all go on to.
     fn skip_rounds(&mut self, grant_of: &impl Fn(K) -> i64) {
         let owed = |who: &K| (-self.members[who].allowance).div_euclid(grant_of(*who));
         let rounds = self.waiting.iter().map(owed).min().unwrap_or(0);
-        for who in &self.waiting {
-            let member = self.members.get_mut(who).expect("whoever waits is known");
+        for who in self.waiting.iter().chain(&self.called) {
+            let member = self.members.get_mut(who).expect("whoever waits, or was called, is known");
             member.allowance += rounds * grant_of(*who);
         }
     }

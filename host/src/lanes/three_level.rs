@@ -2,7 +2,8 @@
 //! keys of each family share that.
 //!
 //! A family that may not be served is *parked* as a whole. Its keys stay in their ring, which keeps its position and
-//! their deficits: when the family is served again, it goes on where it stopped, and none of its keys was passed over.
+//! their deficits, and the family keeps its own: when it is served again, it goes on where it stopped, and none of its
+//! keys was passed over.
 //!
 //! The caller's loop is that of [`super::Drr`], but for a service that is offered before it is charged: between the two
 //! the caller may find out that it cannot serve after all, and then nothing has changed.
@@ -163,10 +164,10 @@ impl<G: Eq + Hash, F: Copy + Eq + Hash, K: Copy + Eq + Hash> ThreeLevelDrr<G, F,
     /// A family is active as long as it may be served and one of its keys is active.
     fn follow(&mut self, family: F) {
         let Family { keys, parked } = self.family(family);
-        if *parked || keys.is_idle() {
-            self.upper.deactivate(family);
-        } else {
-            self.upper.activate(family);
+        match (keys.is_idle(), *parked) {
+            (true, _) => self.upper.deactivate(family),
+            (false, true) => self.upper.suspend(family),
+            (false, false) => self.upper.activate(family),
         }
     }
 }

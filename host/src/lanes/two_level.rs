@@ -80,6 +80,15 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
         self.follow(group);
     }
 
+    /// The key may not be served for now; as [`Drr::suspend`]. So may not its group, if it was the last one.
+    pub(super) fn suspend(&mut self, key: K) {
+        let group = self.group(key);
+        self.inner[group].suspend(key);
+        if self.inner[group].is_idle() {
+            self.outer.suspend(group);
+        }
+    }
+
     /// Goes on at a key that `random` chooses, on both levels.
     pub fn begin_at(&mut self, random: u64) {
         self.outer.begin_at(random);

@@ -131,7 +131,7 @@ impl Seat {
         self.shared.state().places.wait_no_longer(self.shard, destination);
     }
 
-    /// The shard wants nothing more of what it was refused.
+    /// The shard wants no more places than it has, but for what waits for bytes or a destination.
     pub fn rest(&self) {
         let mut state = self.shared.state();
         let State { places, called, .. } = &mut *state;

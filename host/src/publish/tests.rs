@@ -567,7 +567,7 @@ async fn a_destination_that_does_not_answer_holds_up_no_other() {
     let mut tarpit = Sink::start(move |_| answer.clone()).await;
     let sink = Sink::start(|_| Answer::status(200)).await;
     let stuck = Destination { name: "tarpit".parse().unwrap(), ..destination(&tarpit) };
-    let fixture = Fixture::with_all(vec![stuck, destination(&sink)], options(64)).await;
+    let fixture = Fixture::with_all(vec![stuck, destination(&sink)], options(128)).await;
     let mut batch = fixture.emit_to("tarpit", 8).await;
     batch.extend(fixture.emit(40).await);
     let mut settled = fixture.begin(batch);

@@ -318,7 +318,8 @@ impl Claims {
         }
         picking.turn = turn;
         if let Door::Side { outlet, waited: true } = door {
-            let has_ended = !picking.schedule.has_work(outlet);
+            // One that may not send now is in nobody's way meanwhile.
+            let has_ended = !picking.schedule.may_send(outlet);
             if has_ended {
                 picking.seat.wait_no_longer(picking.schedule.destination_of(outlet));
             }

@@ -181,9 +181,9 @@ impl Schedule {
         self.outlets.is_held(self.outlet_of(number))
     }
 
-    /// Whether an outlet has something to be sent.
-    pub(super) fn has_work(&self, outlet: OutletNumber) -> bool {
-        self.drr.has_work(outlet)
+    /// Whether an outlet has something to be sent, and may, were there bytes enough.
+    pub(super) fn may_send(&self, outlet: OutletNumber) -> bool {
+        self.drr.has_work(outlet) && !self.outlets.is_held(outlet)
     }
 
     /// Whether nobody may be served whose turn could come.

@@ -159,9 +159,10 @@ pub(super) struct Session {
     checkpointing: Checkpointing,
     schedule: Schedule,
     claims: Claims,
-    /// Where it takes places in flight, and whether it was refused some that it may want still.
+    /// Where it takes places in flight; whether there was none for whose turn it is, and whether anybody waits for some.
     seat: Seat,
     lacks_places: bool,
+    waits_for_places: bool,
     /// Since when there has been none for whose turn it is.
     stuck_since: Option<Duration>,
     clock: TrustedClock,
@@ -235,6 +236,7 @@ impl Session {
             claims: Claims::new(parts.claimed_max),
             seat: parts.publisher.seat(parts.shard),
             lacks_places: false,
+            waits_for_places: false,
             stuck_since: None,
             clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
@@ -485,7 +487,7 @@ impl Session {
             Some(page) = self.pages.recv(), if self.arrived.is_none() => self.arrived = Some(page),
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
-            () = self.seat.freed(), if self.lacks_places => {}
+            () = self.seat.freed(), if self.waits_for_places => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             () = env::sleep(pause) => {}
         }

@@ -178,7 +178,8 @@ impl Session {
         let room = self.claims_room();
         self.claims.limit(room);
         if self.schedule.is_idle() && !self.schedule.waits_for_others() {
-            self.rest();
+            self.lack_places(false);
+            self.waits_for_places = false;
             return Ok(0);
         }
         if !std::mem::replace(&mut self.begun, true) {
@@ -199,16 +200,15 @@ impl Session {
         if is_cut_short {
             self.due = Look::Now;
         }
-        if lacks_places || self.schedule.waits_for_others() {
-            self.lacks_places = true;
+        self.lack_places(lacks_places);
+        self.waits_for_places = lacks_places || self.schedule.waits_for_others();
+        if self.waits_for_places {
             // Whoever has a place to give back says so, but for a shard whose turn it was and that does not come.
             let again = now.earliest + PLACES_LOOK;
             self.due = match self.due {
                 Look::Now => Look::Now,
                 Look::At(at) => Look::At(Some(at.map_or(again, |at| at.min(again)))),
             };
-        } else if !is_cut_short {
-            self.rest();
         }
         let claimed = picked.len();
         if claimed > 0 {
@@ -219,9 +219,9 @@ impl Session {
         Ok(claimed)
     }
 
-    /// It wants none of the places that it was refused.
-    fn rest(&mut self) {
-        if std::mem::replace(&mut self.lacks_places, false) {
+    /// Whether there is no place for whose turn it is. One that has all it wants is waited for by no other shard.
+    fn lack_places(&mut self, lacks_places: bool) {
+        if std::mem::replace(&mut self.lacks_places, lacks_places) && !lacks_places {
             self.seat.rest();
         }
     }
