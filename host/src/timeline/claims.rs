@@ -1,23 +1,26 @@
 //! Claims: what a shard has given to the publisher and has not heard of again, or does not know the end of.
 //!
-//! A claim is reversible and costs no attempt: it takes permits and a place in flight, and moves the message from its line
-//! to what is in flight. Where there is no place, nothing is claimed: the message stays in its line, and its lane keeps
-//! its turn. A claim ends with its settlement, whatever the feed has said about the message meanwhile. A message that the feed
-//! has told of anew is *superseded*: its claim's end then says nothing about the message any more.
+//! A claim is reversible and costs no attempt: it takes permits and a place in flight, and moves the message from its
+//! line to what is in flight. Where there is no place, nothing is claimed: the message stays in its line, and its lane
+//! keeps its turn. A claim ends with its settlement, whatever the feed has said about the message meanwhile. A message
+//! that the feed has told of anew is *superseded*: its claim's end then says nothing about the message any more.
+
+mod pick;
+
+pub(super) use pick::Turned;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clock::Interval;
 use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
-use super::schedule::{self, Door, Schedule};
+use super::schedule::Schedule;
 use super::values::Entry;
-use crate::lanes::{Charge, NoPlace, Permit, Turn, Verdict, message_cost};
+use crate::lanes::{Permit, Verdict};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
-use crate::publish::{ClaimedMessage, Place, Seat, Settled, Settlement};
+use crate::publish::{ClaimedMessage, Place, Settled, Settlement};
 
 /// The longest that a destination's wish holds its lane.
 const LANE_BACKOFF_MAX: Duration = Duration::from_secs(3_600);
@@ -66,36 +69,6 @@ impl Picked {
     pub(super) fn eligible_at(&self) -> Timestamp {
         self.claim.entry.eligible_at
     }
-}
-
-/// What was claimed in a turn.
-#[derive(Debug)]
-pub(super) struct Turned {
-    pub picked: Vec<Picked>,
-    /// Whether the turn ended before the lanes did.
-    pub is_cut_short: bool,
-    /// Whether it ended because there was no place for the next.
-    pub lacks_places: bool,
-    /// Whether anything was claimed in its own turn.
-    pub has_moved: bool,
-}
-
-/// How a visit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Visit {
-    Over,
-    TurnOver,
-    NoPlace,
-}
-
-/// What claims are made by.
-struct Picking<'a, 'b> {
-    step: &'a mut Step<'b>,
-    schedule: &'a mut Schedule,
-    seat: &'a Seat,
-    now: Interval,
-    turn: Turn,
-    picked: Vec<Picked>,
 }
 
 /// What the end of a claim makes of its message.
@@ -238,152 +211,6 @@ impl Claims {
         Ok(())
     }
 
-    /// Claims what is due, whose turn it is, and for what there is a place, to be taken up once the step is committed.
-    /// `is_stuck` says that for some time there was none for whose turn it is: then one message is claimed of each
-    /// destination that has nothing in flight. `is_over` says that the turn's time is: nothing more is claimed in it
-    /// then.
-    pub(super) fn pick(
-        &self,
-        step: &mut Step<'_>,
-        schedule: &mut Schedule,
-        seat: &Seat,
-        now: Interval,
-        is_stuck: bool,
-        is_over: impl Fn() -> bool,
-    ) -> Result<Turned, Broken> {
-        let turn = schedule::TURN.begin();
-        let mut picking = Picking { step, schedule, seat, now, turn, picked: Vec::new() };
-        self.pick_for_bytes(&mut picking)?;
-        let (mut is_cut_short, mut lacks_places) = (false, false);
-        while self.has_room(picking.picked.len()) {
-            if is_over() {
-                picking.turn.end();
-            }
-            let Some(number) = picking.schedule.next(Door::Ring, &mut picking.turn) else {
-                is_cut_short = !picking.schedule.is_idle();
-                break;
-            };
-            match self.visit(&mut picking, Door::Ring, number)? {
-                Visit::Over => {}
-                Visit::TurnOver => {
-                    is_cut_short = true;
-                    break;
-                }
-                Visit::NoPlace => {
-                    lacks_places = true;
-                    break;
-                }
-            }
-        }
-        let has_moved = !picking.picked.is_empty();
-        if lacks_places && is_stuck && !has_moved {
-            self.pick_quiet(&mut picking, is_over)?;
-        }
-        Ok(Turned { picked: picking.picked, is_cut_short, lacks_places, has_moved })
-    }
-
-    /// Claims what has waited for bytes, as far as they are free now, in order.
-    fn pick_for_bytes(&self, picking: &mut Picking<'_, '_>) -> Result<(), Broken> {
-        for outlet in picking.schedule.wait_for_bytes() {
-            if !self.has_room(picking.picked.len()) {
-                break;
-            }
-            self.pick_one(picking, Door::Side { outlet, waited: true })?;
-        }
-        Ok(())
-    }
-
-    /// There are no places in the turn of lanes: claims one message of each destination that has nothing in flight.
-    fn pick_quiet(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<(), Broken> {
-        let mut left = picking.schedule.quiet();
-        while self.has_room(picking.picked.len())
-            && !is_over()
-            && picking.seat.has_reserve()
-            && let Some(outlet) = picking.schedule.next_quiet(&mut left)
-        {
-            self.pick_one(picking, Door::Side { outlet, waited: false })?;
-        }
-        Ok(())
-    }
-
-    /// Claims one message of an outlet, beside the turns.
-    fn pick_one(&self, picking: &mut Picking<'_, '_>, door: Door) -> Result<(), Broken> {
-        let before = picking.picked.len();
-        let turn = std::mem::replace(&mut picking.turn, schedule::TURN.begin());
-        while let Some(number) = picking.schedule.next(door, &mut picking.turn) {
-            let visit = self.visit(picking, door, number)?;
-            if visit != Visit::Over || picking.picked.len() > before || picking.schedule.is_held(number) {
-                break;
-            }
-        }
-        picking.turn = turn;
-        if let Door::Side { outlet, waited: true } = door {
-            // One that may not send now is in nobody's way meanwhile.
-            let has_ended = !picking.schedule.may_send(outlet);
-            if has_ended {
-                picking.seat.wait_no_longer(picking.schedule.destination_of(outlet));
-            }
-            if has_ended || picking.picked.len() > before {
-                picking.schedule.has_bytes(outlet);
-            }
-        }
-        Ok(())
-    }
-
-    /// Serves the lane whose visit it is for as long as it may be served; by the side door once.
-    fn visit(&self, picking: &mut Picking<'_, '_>, door: Door, number: LaneNumber) -> Result<Visit, Broken> {
-        let Picking { step, schedule, seat, now, turn, picked } = picking;
-        let mut walk = step.walk(number);
-        step.touch(number);
-        while self.has_room(picked.len()) {
-            let Some(head) = walk.head(step)?.filter(|head| head.eligible_at <= now.earliest) else {
-                schedule.deactivate(number);
-                break;
-            };
-            let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
-            if !is_late && schedule.hold_back(number, now.earliest) {
-                break;
-            }
-            // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
-            let cost = message_cost(if is_late { 0 } else { head.bytes });
-            match schedule.offer(door, turn, cost) {
-                Charge::Served => {}
-                Charge::VisitOver => break,
-                Charge::TurnOver => return Ok(Visit::TurnOver),
-            }
-            if is_late {
-                schedule.spend(door, turn, cost);
-                step.set_aside(&head)?;
-                continue;
-            }
-            let Ok(permit) = schedule.claim(number, head.bytes, now.earliest) else {
-                // It would be too large beside what its lane has in flight.
-                schedule.deactivate(number);
-                break;
-            };
-            let waited = matches!(door, Door::Side { waited: true, .. });
-            let place = match seat.take(schedule.destination(number), head.bytes, waited) {
-                Ok(place) => place,
-                Err(reason) => {
-                    schedule.refused(number, permit, reason, now.earliest);
-                    let goes_on = door == Door::Ring && reason != NoPlace::All;
-                    return Ok(if goes_on { Visit::Over } else { Visit::NoPlace });
-                }
-            };
-            schedule.spend(door, turn, cost);
-            schedule.placed(number, cost, now.earliest);
-            step.claim(&head)?;
-            let (epoch, since) = (step.epoch(), now.earliest);
-            let claim = Claim { entry: head, epoch, superseded: false, since, permit: Some(permit) };
-            let gap = schedule.served(number, now.earliest);
-            picked.push(Picked { message: claimed_message(step, &head), place, claim, gap });
-            if door != Door::Ring || schedule.is_parked(number) {
-                break;
-            }
-        }
-        Ok(Visit::Over)
-    }
-
     /// Takes up claims that are in the index now; their messages are for the publisher.
     pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<(ClaimedMessage, Place)> {
         let mut messages = Vec::with_capacity(picked.len());
@@ -515,19 +342,6 @@ fn verdict(result: &Settled) -> Verdict {
         | Settled::NotAdmitted
         | Settled::Recalled
         | Settled::Unrecorded => Verdict::NotCalled,
-    }
-}
-
-fn claimed_message(step: &Step<'_>, entry: &Entry) -> ClaimedMessage {
-    let name = &step.lane(entry.lane).name;
-    ClaimedMessage {
-        id: entry.id,
-        generation: entry.generation,
-        seq: entry.seq,
-        namespace: name.namespace.clone(),
-        destination: name.destination.clone(),
-        bytes: entry.bytes,
-        expire_at: entry.expire_at,
     }
 }
 

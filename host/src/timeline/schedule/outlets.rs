@@ -175,9 +175,7 @@ impl Outlets {
 
     /// Its lanes' gates let nothing through any more.
     pub(super) fn shuts(&mut self, number: OutletNumber) {
-        if self.shut.last() != Some(&number) {
-            self.shut.push(number);
-        }
+        self.shut.push(number);
     }
 
     /// A message was claimed.
@@ -299,7 +297,9 @@ impl Outlets {
     }
 
     pub(super) fn take_shut(&mut self) -> Vec<(Namespace, DestinationName)> {
-        let shut = std::mem::take(&mut self.shut);
+        let mut shut = std::mem::take(&mut self.shut);
+        shut.sort_unstable();
+        shut.dedup();
         let name = |number: OutletNumber| {
             let Shared { namespace, destination, .. } = &self.outlets[number.0];
             (namespace.clone(), self.there[*destination].name.clone())
