@@ -68,6 +68,9 @@ pub struct Drr<K> {
     active: usize,
     /// Visits in a row that served nobody, while the ring stayed as it is.
     in_vain: usize,
+    /// Rounds that were not gone through.
+    #[cfg(test)]
+    skipped: u64,
 }
 
 /// The ring's position.
@@ -111,7 +114,17 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     /// If nothing could ever be served: a quantum or largest cost of zero.
     pub fn new(options: DrrOptions, beginning: Beginning) -> Self {
         assert!(options.quantum > 0 && options.cost_max > 0, "a visit must grant something");
-        Self { options, slots: HashMap::new(), members: Vec::new(), ring: None, beginning, active: 0, in_vain: 0 }
+        Self {
+            options,
+            slots: HashMap::new(),
+            members: Vec::new(),
+            ring: None,
+            beginning,
+            active: 0,
+            in_vain: 0,
+            #[cfg(test)]
+            skipped: 0,
+        }
     }
 
     /// Whether no key is active.
@@ -265,6 +278,10 @@ impl<K: Copy + Eq + Hash> Drr<K> {
             if slot == first {
                 break;
             }
+        }
+        #[cfg(test)]
+        {
+            self.skipped += rounds;
         }
         while rounds > 0 {
             let member = &mut self.members[slot];

@@ -68,15 +68,15 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Calls those whose turn it is, so that with those who were called before they are no more than there is `room`
-    /// for. `weight` says what each one's weight is, or that it wants nothing any more.
+    /// Calls those whose turn it is, so that there is no more `room` than those who were called may take for their
+    /// allowances, were all of it small. `weight` says what each one's weight is, or that it wants nothing any more.
     pub fn call(&mut self, room: usize, weight: impl Fn(K) -> Option<u32>) -> Vec<K> {
         let (left, called) = std::mem::take(&mut self.called).into_iter().partition(|who| weight(*who).is_none());
         self.called = called;
         left.into_iter().for_each(|who| self.away(who));
         let mut called = Vec::new();
         let mut in_vain = 0;
-        while self.called.len() < room
+        while self.spoken_for() < room
             && let Some(who) = self.waiting.pop_front()
         {
             let Some(of_it) = weight(who) else {
@@ -110,6 +110,13 @@ impl<K: Copy + Eq + Hash> Queue<K> {
             }
         }
         called
+    }
+
+    /// The room that those who were called may take.
+    fn spoken_for(&self) -> usize {
+        let slots = |who: &K| usize::try_from(self.members[who].allowance.max(1)).unwrap_or(usize::MAX);
+        let smallest = usize::try_from(MESSAGES.quantum).expect("a quantum is far less than that");
+        self.called.iter().map(|who| slots(who).div_ceil(smallest)).fold(0, usize::saturating_add)
     }
 
     /// Everybody who waits still pays: grants everybody the rounds in which they would all go on to.

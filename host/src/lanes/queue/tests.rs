@@ -11,9 +11,9 @@ fn serve(queue: &mut Queue<usize>, weights: &[u32], services: usize, mut cost: i
     // One more than there ever is room for: the queue stays one.
     (0..weights.len()).for_each(|who| queue.wait(who));
     while served.len() < services {
-        let mut room = random.random_range(1..weights.len());
+        let mut room: usize = random.random_range(1..weights.len());
         let mut called = queue.call(room, |who| Some(weights[who]));
-        while !called.is_empty() && room > 0 {
+        while room > 0 {
             let place = random.random_range(0..called.len());
             let who = called[place];
             served.push(who);
@@ -21,6 +21,7 @@ fn serve(queue: &mut Queue<usize>, weights: &[u32], services: usize, mut cost: i
             if !queue.took(who, cost(who), room) {
                 called.swap_remove(place);
             }
+            called.extend(queue.call(room, |who| Some(weights[who])));
         }
         // Whoever was called and found no room stands in front again.
         called.into_iter().for_each(|who| queue.wait(who));

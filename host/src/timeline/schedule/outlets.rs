@@ -42,6 +42,8 @@ struct There {
     outlets: Vec<OutletNumber>,
     /// Messages that are claimed.
     claimed: usize,
+    /// How many more there may be, as far as was known when the queue was looked at, for those who stand in it.
+    room: usize,
     /// Outlets that are active.
     active: usize,
     queue: Queue<OutletNumber>,
@@ -96,7 +98,7 @@ impl Outlets {
             let destination = *self.there_numbers.entry(name.destination.clone()).or_insert(next);
             if destination == next {
                 let (name, queue) = (name.destination.clone(), Queue::default());
-                self.there.push(There { name, outlets: Vec::new(), claimed: 0, active: 0, queue, next: 0 });
+                self.there.push(There { name, outlets: Vec::new(), claimed: 0, room: 0, active: 0, queue, next: 0 });
             }
             self.there[destination].outlets.push(number);
             self.outlets.push(Shared {
@@ -189,10 +191,14 @@ impl Outlets {
 
     /// What was claimed got its place, which cost so much.
     pub(super) fn placed(&mut self, number: OutletNumber, cost: u64, turns: &mut Turns, now: Timestamp) {
-        let there = &mut self.there[self.outlets[number.0].destination];
-        let room = self.claimed_max.saturating_sub(there.claimed);
-        if !there.queue.took(number, cost, room) {
-            self.follow(number, turns);
+        let destination = self.outlets[number.0].destination;
+        let there = &mut self.there[destination];
+        if !there.queue.is_empty() {
+            there.room = there.room.saturating_sub(1);
+            if !there.queue.took(number, cost, there.room) {
+                self.follow(number, turns);
+            }
+            self.call(destination, turns);
         }
         self.reconsider(number, turns, now);
     }
@@ -251,23 +257,24 @@ impl Outlets {
         for destination in queues {
             let there = &mut self.there[destination];
             let here = self.claimed_max.saturating_sub(there.claimed);
-            let room = if here == 0 { 0 } else { here.min(seat.room_there(&there.name)) };
-            let outlets = &self.outlets;
-            let weight = |number: OutletNumber| {
-                let wants = !outlets[number.0].is_shut && turns.has_work(number);
-                wants.then_some(outlets[number.0].weight)
-            };
-            let called = there.queue.call(room, weight);
-            if there.queue.is_empty() {
-                self.queues.remove(&destination);
-                // Also those that left, because they had nothing to send: they have again, or will.
-                let all = std::mem::take(&mut self.there[destination].outlets);
-                all.iter().for_each(|number| self.follow(*number, turns));
-                self.there[destination].outlets = all;
-            } else {
-                called.into_iter().for_each(|number| self.follow(number, turns));
-            }
+            there.room = if here == 0 { 0 } else { here.min(seat.room_there(&there.name)) };
+            self.call(destination, turns);
         }
+    }
+
+    /// Has those go on in a destination's queue for whom there is room.
+    fn call(&mut self, destination: usize, turns: &mut Turns) {
+        let There { queue, room, .. } = &mut self.there[destination];
+        let outlets = &self.outlets;
+        let weight = |number: OutletNumber| {
+            let wants = !outlets[number.0].is_shut && turns.has_work(number);
+            wants.then_some(outlets[number.0].weight)
+        };
+        let called = queue.call(*room, weight);
+        if queue.is_empty() {
+            self.queues.remove(&destination);
+        }
+        called.into_iter().for_each(|number| self.follow(number, turns));
     }
 
     pub(super) fn quiet(&self) -> usize {

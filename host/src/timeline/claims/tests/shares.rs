@@ -120,7 +120,7 @@ fn every_tenant_of_a_destination_that_has_what_it_may_comes_to_its_turn() {
         let longest = all.longest.iter().max().unwrap();
         assert!(*longest <= 2 * TENANTS, "{settled_max}: {longest} others before one; {:?}", all.longest);
         let (least, most) = (all.served.iter().min().unwrap(), all.served.iter().max().unwrap());
-        assert!(*most <= *least + *least / 4, "{settled_max}: {:?}", all.served);
+        assert!(*most <= *least + *least / 2, "{settled_max}: {:?}", all.served);
     }
 }
 
@@ -225,7 +225,7 @@ fn a_message_that_waits_for_bytes_stands_before_its_own_and_before_nobody_else()
     let names = ["tarpit", "other", "large", "small"];
     let mut bench = Bench::with(names.map(|name| Destination { limits, ..destination(name) }), 1_024);
     bench.schedule = Schedule::new(Arc::default(), 512);
-    bench.seat = seat(PlacesMax { messages: 100, bytes: 80 << 20 });
+    bench.seat = seat(PlacesMax { messages: 400, bytes: 80 << 20 });
     let mut all = Backlogs::new(bench, 3);
     all.emit(0, "acme", "tarpit", None, 40, 1 << 20);
     all.emit(0, "acme", "other", None, 8, 1 << 20);
