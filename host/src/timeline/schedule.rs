@@ -306,6 +306,11 @@ impl Schedule {
         self.outlets.take_shut()
     }
 
+    /// Whether anything is claimed of a lane's destination.
+    pub(super) fn has_claims(&self, number: LaneNumber) -> bool {
+        self.outlets.has_claims(self.outlet_of(number))
+    }
+
     /// The destination of a lane.
     pub(super) fn destination(&self, number: LaneNumber) -> &DestinationName {
         self.destination_of(self.outlet_of(number))

@@ -2,6 +2,7 @@
 
 use super::{Claim, Claims, Picked};
 use crate::lanes::{Charge, NoPlace, Turn, message_cost};
+use crate::model::destination::RESERVE_PART;
 use crate::publish::{ClaimedMessage, Seat};
 use crate::timeline::clock::Interval;
 use crate::timeline::database::Broken;
@@ -158,6 +159,10 @@ impl Claims {
                 schedule.spend(door, turn, cost);
                 step.set_aside(&head)?;
                 continue;
+            }
+            // As of places, a part is for destinations that have nothing.
+            if !self.has_room(picked.len() + self.limit / RESERVE_PART) && schedule.has_claims(number) {
+                return Ok(Visit::NoPlace);
             }
             let Ok(permit) = schedule.claim(number, head.bytes, now.earliest) else {
                 // It would be too large beside what its lane has in flight.

@@ -128,6 +128,10 @@ impl Outlets {
         &self.there[self.outlets[number.0].destination].name
     }
 
+    pub(super) fn has_claims(&self, number: OutletNumber) -> bool {
+        self.there[self.outlets[number.0].destination].claimed > 0
+    }
+
     /// Since when it has let messages through, as far as its destination is concerned.
     pub(super) fn open_since(&self, number: OutletNumber) -> Timestamp {
         self.outlets[number.0].open_since

@@ -189,14 +189,16 @@ fn weights_of_lanes_and_of_tenants_count_where_places_are_short_whatever_the_siz
 // LAN-2, WRK-3
 #[test]
 fn destinations_that_hang_leave_places_for_those_that_answer() {
-    for tarpits in [1, 2, 8] {
-        for bytes in [100, 1 << 20] {
+    let places = |messages| PlacesMax { messages, bytes: 64 << 20 };
+    // As many places, or as many claims, for all of them.
+    for (claims_max, places) in [(1_024, places(64)), (64, PlacesMax { bytes: 1 << 40, ..places(1_024) })] {
+        for (tarpits, bytes) in [1, 2, 8].into_iter().flat_map(|tarpits| [(tarpits, 100), (tarpits, 1 << 20)]) {
             let limits = LaneLimits { messages: 64, bytes: 64 << 20 };
             let names = (0..tarpits).map(|number| format!("tarpit-{number}")).chain(["sink".to_owned()]);
             let all = names.map(|name| Destination { limits, ..destination(&name) });
-            let mut bench = Bench::with(all, 1_024);
-            bench.schedule = Schedule::new(Arc::default(), 512);
-            bench.seat = seat(PlacesMax { messages: 64, bytes: 64 << 20 });
+            let mut bench = Bench::with(all, claims_max);
+            bench.schedule = Schedule::new(Arc::default(), claims_max / 2);
+            bench.seat = seat(places);
             let mut all = Backlogs::new(bench, 2);
             for number in 0..tarpits {
                 all.emit(0, "acme", &format!("tarpit-{number}"), None, 100, bytes);
