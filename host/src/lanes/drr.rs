@@ -24,7 +24,8 @@
 //!   for a first oversized head: it is served when enough visits have been granted.
 //! - For a key with quantum `Q` and largest cost `L` that stays active over `m` visits, the service `S` that it gets
 //!   lies in `m Q - (L - 1) ..= m Q + (L - 1)`. A first pass is not among these visits.
-//! - Every operation is O(1) but [`Drr::begin_at`], over any run of visits: the ring is a doubly linked list over a slab.
+//! - Every operation is O(1) but [`Drr::begin_at`], over any run of visits: the ring is a doubly linked list over a
+//!   slab.
 //!
 //! A quantum may be far smaller than a cost, so that keys with little in flight at once come to their share as well.
 //! Rounds in which nobody could be served are not gone through one by one: once everybody has been visited in vain, all
@@ -234,7 +235,8 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         charge
     }
 
-    /// As [`Drr::charge`], but what could be served is not charged yet: the caller spends it of the turn and deducts it.
+    /// As [`Drr::charge`], but what could be served is not charged yet: the caller spends it of the turn and deducts
+    /// it.
     pub(super) fn offer(&mut self, turn: &mut Turn, cost: u64) -> Charge {
         if !self.covers(cost) {
             self.move_on(cost);

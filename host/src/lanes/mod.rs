@@ -2,10 +2,11 @@
 //!
 //! [`Drr`] shares service between keys by weight, [`TwoLevelDrr`] between groups of keys and within each, and
 //! [`ThreeLevelDrr`] between families of keys as well. [`Places`] says how much may be in flight, and which shard takes
-//! the next place; [`Queue`] in whose turn it is at a destination that has what it may. [`DestinationLane`] says whether a destination may be called now, and why not if not; [`Outlet`] is what a
-//! destination's lanes share. [`Layout`] says which executors serve which queue classes, [`place`] which runtime looks
-//! after which shard, [`WorkRound`] what a shard does next, [`Supply`] how much of it while something that it needs is
-//! short. None knows what time it is, what a message is or where it is kept.
+//! the next place; [`Queue`] in whose turn it is at a destination that has what it may. [`DestinationLane`] says
+//! whether a destination may be called now, and why not if not; [`Outlet`] is what a destination's lanes share.
+//! [`Layout`] says which executors serve which queue classes, [`place`] which runtime looks after which shard,
+//! [`WorkRound`] what a shard does next, [`Supply`] how much of it while something that it needs is short. None knows
+//! what time it is, what a message is or where it is kept.
 //!
 //! Invariants:
 //! - No I/O crate is imported here, no clock is read, and nothing is random: the same calls give the same decisions.

@@ -11,8 +11,8 @@
 //! - Shards that are refused take turns by bytes ([`Rivals`]), before all places and before those of one destination.
 //!
 //! A message for whose bytes there is no room holds up nobody but its own destination: nothing more goes there until it
-//! has gone, with what comes free, or with the reserve once nothing is in flight there any more. Of the reserve what the
-//! first of these needs is kept for it. One that is larger than all counts as all, and goes alone.
+//! has gone, with what comes free, or with the reserve once nothing is in flight there any more. Of the reserve what
+//! the first of these needs is kept for it. One that is larger than all counts as all, and goes alone.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -50,8 +50,8 @@ pub struct Places<S, D> {
     bytes: u64,
     there: HashMap<D, There<S>>,
     rivals: Rivals<S>,
-    /// A shard that waits for bytes to a destination that has nothing in flight, and for how many: of the reserve nobody
-    /// else takes these.
+    /// A shard that waits for bytes to a destination that has nothing in flight, and for how many: of the reserve
+    /// nobody else takes these.
     kept: Option<(S, u64)>,
 }
 
@@ -81,8 +81,8 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
         Self { max, messages: 0, bytes: 0, there: HashMap::new(), rivals: Rivals::default(), kept: None }
     }
 
-    /// Takes a place for a message of a shard. `waited` says that it was refused for its bytes before. Others whose turn
-    /// it is now are added to `called`.
+    /// Takes a place for a message of a shard. `waited` says that it was refused for its bytes before. Others whose
+    /// turn it is now are added to `called`.
     pub fn take(
         &mut self,
         shard: S,

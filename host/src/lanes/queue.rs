@@ -2,12 +2,12 @@
 //!
 //! As long as nobody waits there is no queue, and everybody may take. Once somebody does, whoever takes was *called*
 //! before: from the front, as many as there is room for. One that was called has an allowance, in bytes: a grant for
-//! each time that it comes to the front, by its weight. When that is used up it goes to the back; when there is merely no
-//! room any more, back to the front. So nobody overtakes, however often its own attempts end.
+//! each time that it comes to the front, by its weight. When that is used up it goes to the back; when there is merely
+//! no room any more, back to the front. So nobody overtakes, however often its own attempts end.
 //!
-//! This is deficit round robin in which a visit may end with a debt instead of a rest, so that the next cost need not be
-//! known, and in which as many visits go on at once as there is room for. Between two visits of one that wants all the
-//! time each of the others has no more than two: the one that it was in, and one after.
+//! This is deficit round robin in which a visit may end with a debt instead of a rest, so that the next cost need not
+//! be known, and in which as many visits go on at once as there is room for. Between two visits of one that wants all
+//! the time each of the others has no more than two: the one that it was in, and one after.
 //!
 //! Whoever leaves forfeits what is left of its allowance, and not its debt.
 

@@ -2,9 +2,9 @@
 //!
 //! As long as nobody is refused, there are none, and nothing is counted. Then each rival has a credit. Whoever has some
 //! may take, also a little more than it has; whoever has none waits until the others have used theirs up, and then all
-//! are granted a quantum. This is deficit round robin in which a turn may end with a debt instead of a rest, so that the
-//! next cost need not be known; the bounds are the same: over any two intervals in which both are rivals throughout,
-//! what two of them take differs by a quantum and a largest cost at the most.
+//! are granted a quantum. This is deficit round robin in which a turn may end with a debt instead of a rest, so that
+//! the next cost need not be known; the bounds are the same: over any two intervals in which both are rivals
+//! throughout, what two of them take differs by a quantum and a largest cost at the most.
 //!
 //! A rival that has not asked for a while is none any more: it may have nothing left to want, or be gone. So nobody is
 //! waited for who does not come.

@@ -1,9 +1,9 @@
 //! The entrance: places in flight, and the way from a claim to its Publish Admission.
 //!
 //! A shard takes a place for each message that it claims, through its [`Seat`]; who may take is decided by
-//! `lanes::Places`. So whoever has been claimed is on its way, and nothing waits here but for the store: claims stand in
-//! line until whoever asks it comes back. They can be called back from there, and go back by themselves if that takes
-//! too long; neither costs an attempt.
+//! `lanes::Places`. So whoever has been claimed is on its way, and nothing waits here but for the store: claims stand
+//! in line until whoever asks it comes back. They can be called back from there, and go back by themselves if that
+//! takes too long; neither costs an attempt.
 //!
 //! The store is asked by two at the most: one call that is being written, and one that is next. What arrives meanwhile
 //! goes with the call after these, all together.

@@ -7,8 +7,9 @@
 //! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
 //!
-//! What does not happen here: choosing what is due, fairness and the lanes' limits are the timeline's, which takes a place
-//! for each message and hands over what it has claimed; a destination that fails is reported to it, never held back here.
+//! What does not happen here: choosing what is due, fairness and the lanes' limits are the timeline's, which takes a
+//! place for each message and hands over what it has claimed; a destination that fails is reported to it, never held
+//! back here.
 
 mod adapter;
 mod batch;

@@ -79,7 +79,8 @@ pub(super) struct Schedule {
     unserved_since: Vec<Option<Timestamp>>,
     gates: Arc<Gates>,
     weights: Arc<BTreeMap<Namespace, u32>>,
-    /// Namespaces, the outlets of each, and the lanes of those: a tenant with many lanes gets no more than one with few.
+    /// Namespaces, the outlets of each, and the lanes of those: a tenant with many lanes gets no more than one with
+    /// few.
     drr: ThreeLevelDrr<Namespace, OutletNumber, LaneNumber>,
     /// READY has been looked through up to here.
     cursor: (Timestamp, LaneNumber),

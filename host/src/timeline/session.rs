@@ -159,7 +159,8 @@ pub(super) struct Session {
     checkpointing: Checkpointing,
     schedule: Schedule,
     claims: Claims,
-    /// Where it takes places in flight; whether there was none for whose turn it is, and whether anybody waits for some.
+    /// Where it takes places in flight; whether there was none for whose turn it is, and whether anybody waits for
+    /// some.
     seat: Seat,
     lacks_places: bool,
     waits_for_places: bool,

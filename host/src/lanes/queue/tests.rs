@@ -3,8 +3,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// Whoever is called takes once, at this cost, as long as there is room; everybody wants all the time. Returns who took,
-/// in order.
+/// Whoever is called takes once, at this cost, as long as there is room; everybody wants all the time. Returns who
+/// took, in order.
 fn serve(queue: &mut Queue<usize>, weights: &[u32], services: usize, mut cost: impl FnMut(usize) -> u64) -> Vec<usize> {
     let mut random = StdRng::seed_from_u64(11);
     let mut served = Vec::new();
