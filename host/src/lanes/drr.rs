@@ -267,33 +267,35 @@ impl<K: Copy + Eq + Hash> Drr<K> {
 
     /// Everybody has been visited in vain: grants all of them the rounds that would be in vain as well.
     fn skip_rounds(&mut self) {
-        let first = self.ring.expect("somebody has been visited").cursor;
-        let (mut slot, mut rounds) = (first, u64::MAX);
-        loop {
-            let Member { weight, granted_weight, lacked, .. } = self.members[slot];
-            if weight != granted_weight {
-                // Its next visit is another one than its last: that one is gone through.
-                return;
-            }
-            rounds = rounds.min(lacked.div_ceil(u64::from(weight) * self.options.quantum) - 1);
-            slot = self.neighbours(slot).1;
-            if slot == first {
-                break;
-            }
+        let all: Vec<usize> = self.round().collect();
+        if all.iter().any(|slot| self.members[*slot].weight != self.members[*slot].granted_weight) {
+            // Its next visit is another one than its last: that one is gone through.
+            return;
+        }
+        let quantum = self.options.quantum;
+        let lacked = |slot: &usize| {
+            let Member { weight, lacked, .. } = self.members[*slot];
+            lacked.div_ceil(u64::from(weight) * quantum)
+        };
+        let rounds = all.iter().map(lacked).min().unwrap_or(1) - 1;
+        for slot in all {
+            let member = &mut self.members[slot];
+            let grant = u64::from(member.weight) * quantum * rounds;
+            member.deficit = (member.deficit + grant).min(self.options.cost_max - 1);
         }
         #[cfg(test)]
         {
             self.skipped += rounds;
         }
-        while rounds > 0 {
-            let member = &mut self.members[slot];
-            let grant = u64::from(member.weight) * self.options.quantum * rounds;
-            member.deficit = (member.deficit + grant).min(self.options.cost_max - 1);
-            slot = self.neighbours(slot).1;
-            if slot == first {
-                break;
-            }
-        }
+    }
+
+    /// The ring's members, from the cursor on.
+    fn round(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.ring.map(|ring| ring.cursor);
+        std::iter::successors(first, move |slot| {
+            let (_, next) = self.neighbours(*slot);
+            Some(next).filter(|next| Some(*next) != first)
+        })
     }
 
     /// The key that is being visited was served a head of this cost, which it covers.
