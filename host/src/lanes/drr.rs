@@ -197,6 +197,7 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         if !active.is_empty() {
             let chosen = usize::try_from(random % active.len() as u64).expect("less than there are keys");
             self.ring = Some(Ring { cursor: active[chosen], visiting: false });
+            self.in_vain = 0;
         }
     }
 
@@ -277,7 +278,7 @@ impl<K: Copy + Eq + Hash> Drr<K> {
             let Member { weight, lacked, .. } = self.members[*slot];
             lacked.div_ceil(u64::from(weight) * quantum)
         };
-        let rounds = all.iter().map(lacked).min().unwrap_or(1) - 1;
+        let rounds = all.iter().map(lacked).min().unwrap_or(1).saturating_sub(1);
         for slot in all {
             let member = &mut self.members[slot];
             let grant = u64::from(member.weight) * quantum * rounds;
