@@ -16,7 +16,7 @@ use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
 use super::schedule::Schedule;
-use super::values::Entry;
+use super::values::{self, Entry};
 use crate::lanes::{Permit, Verdict};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
@@ -44,6 +44,8 @@ struct Claim {
 pub(super) struct Claims {
     claims: HashMap<ClaimKey, Claim>,
     unresolved: usize,
+    /// The last of those with nobody that was asked about.
+    asked: Option<ClaimKey>,
     max: usize,
     /// As many as there is room for, `max` at the most.
     limit: usize,
@@ -78,6 +80,8 @@ enum Ended {
     Gone,
     /// It stands in its line again.
     BackAt(Timestamp),
+    /// As well, and was attempted.
+    RetriedAt(Timestamp),
     /// It only waits for its expiry.
     Late,
     /// Nobody knows what became of it, and an operator is asked.
@@ -87,7 +91,7 @@ enum Ended {
 impl From<AfterAttempt> for Ended {
     fn from(after: AfterAttempt) -> Self {
         match after {
-            AfterAttempt::RetryAt(at) => Ended::BackAt(at),
+            AfterAttempt::RetryAt(at) => Ended::RetriedAt(at),
             AfterAttempt::Uncertain => Ended::Unsettled,
             AfterAttempt::Published | AfterAttempt::HandedOff | AfterAttempt::Dead | AfterAttempt::Expired => {
                 Ended::Gone
@@ -109,7 +113,7 @@ pub(super) struct Settlements {
 
 impl Claims {
     pub(super) fn new(max: usize) -> Self {
-        Self { claims: HashMap::new(), unresolved: 0, max, limit: max }
+        Self { claims: HashMap::new(), unresolved: 0, asked: None, max, limit: max }
     }
 
     /// How many are with the publisher.
@@ -169,6 +173,23 @@ impl Claims {
             }
         }
         step.commit()
+    }
+
+    /// Takes over a message that stands in its line, or is set aside, and was admitted all the same: whoever admitted
+    /// it does not know.
+    pub(super) fn take_over(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        entry: &Entry,
+    ) -> Result<(), Broken> {
+        step.take_over(entry)?;
+        schedule.inherit(entry.lane);
+        let (entry, epoch) = (Entry { place: values::Place::Line, ..*entry }, step.epoch());
+        let claim = Claim { entry, epoch, superseded: false, since: entry.eligible_at, permit: None };
+        self.claims.insert(entry.claim_key(), claim);
+        self.unresolved += 1;
+        Ok(())
     }
 
     /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one,
@@ -261,6 +282,7 @@ impl Claims {
                     if let Some(until) = lane_until {
                         schedule.back_off(entry.lane, (*until).min(now + LANE_BACKOFF_MAX), now);
                     }
+                    schedule.tried(entry.lane, matches!(after, AfterAttempt::RetryAt(_) | AfterAttempt::Dead), now);
                     Ended::from(*after)
                 }
                 Settled::NotAdmitted | Settled::Recalled | Settled::Fenced => {
@@ -277,10 +299,17 @@ impl Claims {
         sum
     }
 
-    /// Messages whose claims are with nobody, `rows_max` at the most.
-    pub(super) fn unresolved_ids(&self, rows_max: usize) -> Vec<ClaimKey> {
+    /// The next messages whose claims are with nobody, `rows_max` at the most: those that stay so are in the way of
+    /// none.
+    pub(super) fn unresolved_ids(&mut self, rows_max: usize) -> Vec<ClaimKey> {
         let unresolved = self.claims.iter().filter(|(_, claim)| claim.permit.is_none());
-        unresolved.map(|(key, _)| *key).take(rows_max).collect()
+        let mut keys: Vec<ClaimKey> = unresolved.map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        let asked = keys.partition_point(|key| Some(*key) <= self.asked);
+        keys.rotate_left(asked);
+        keys.truncate(rows_max);
+        self.asked = keys.last().copied();
+        keys
     }
 
     /// Ends claims that are with nobody, by what the store says about their messages.
@@ -299,7 +328,8 @@ impl Claims {
                 Some(row) if row.generation == key.generation => match row.state {
                     // Its outcome could not be recorded this time either.
                     MessageState::Publishing => continue,
-                    MessageState::Scheduled | MessageState::RetryWait => Ended::BackAt(row.eligible_at),
+                    MessageState::Scheduled => Ended::BackAt(row.eligible_at),
+                    MessageState::RetryWait => Ended::RetriedAt(row.eligible_at),
                     MessageState::Uncertain => Ended::Unsettled,
                     MessageState::Published
                     | MessageState::Cancelled
@@ -322,13 +352,14 @@ impl Claims {
 /// Takes a claim out of the index.
 fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
     match ended {
-        Ended::Gone | Ended::BackAt(_) | Ended::Late | Ended::Unsettled if superseded => {
+        Ended::Gone | Ended::BackAt(_) | Ended::RetriedAt(_) | Ended::Late | Ended::Unsettled if superseded => {
             step.forget_claim(epoch, entry.claim_key())
         }
         // In an ordered lane it holds those behind it.
         Ended::Unsettled if entry.order.is_some() => step.put_back(epoch, &entry.unsettled(), Timestamp::MAX),
         Ended::Gone | Ended::Unsettled => step.end(epoch, entry),
         Ended::BackAt(at) => step.put_back(epoch, entry, at),
+        Ended::RetriedAt(at) => step.put_back(epoch, &Entry { retried: true, ..*entry }, at),
         Ended::Late => step.put_aside(epoch, entry),
     }
 }

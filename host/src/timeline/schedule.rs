@@ -13,14 +13,17 @@
 
 mod outlets;
 
+pub(super) use outlets::OutletNumber;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::outlets::{OutletNumber, Outlets};
+use self::outlets::Outlets;
+use super::compared::Compared;
 use super::gates::Gates;
 use super::index::{Index, Step};
-use super::keys::LaneNumber;
+use super::keys::{LaneNumber, Position};
 use super::signals::Signals;
 use super::values::stands;
 use crate::lanes::{
@@ -77,6 +80,10 @@ pub(super) struct Schedule {
     outlets: Outlets,
     /// Since when each lane has been active and not been served.
     unserved_since: Vec<Option<Timestamp>>,
+    /// Since when each has had failures and no success, as far as this owner knows.
+    failing_since: Vec<Option<Timestamp>>,
+    /// How far their lines are known.
+    pub compared: Compared,
     gates: Arc<Gates>,
     weights: Arc<BTreeMap<Namespace, u32>>,
     /// Namespaces, the outlets of each, and the lanes of those: a tenant with many lanes gets no more than one with
@@ -96,6 +103,8 @@ impl Schedule {
             outlet_of: Vec::new(),
             outlets: Outlets::new(claimed_max),
             unserved_since: Vec::new(),
+            failing_since: Vec::new(),
+            compared: Compared::default(),
             gates: Arc::default(),
             weights,
             drr: ThreeLevelDrr::new(MESSAGES, Beginning::FirstPass),
@@ -136,16 +145,39 @@ impl Schedule {
         let outlet = self.outlet_of(number);
         let of_destination = self.outlets.waits_for_room(outlet).then_some(Held::Capacity);
         let of_lane = self.lanes[number.0 as usize].held(self.outlets.outlet(outlet), now);
-        [of_lane, of_destination].into_iter().flatten().min()
+        [of_lane, self.held_itself(number), of_destination].into_iter().flatten().min()
+    }
+
+    /// What stands against every message of a lane and concerns no other lane.
+    fn held_itself(&self, number: LaneNumber) -> Option<Held> {
+        let awaited = self.compared.is_awaited(number).then_some(Held::Recovering);
+        [self.lanes[number.0 as usize].held_itself(), awaited].into_iter().flatten().min()
+    }
+
+    /// A lane that is due may not be served for a reason of its own.
+    fn leave(&mut self, number: LaneNumber, reason: Held) {
+        self.deactivate(number);
+        if reason == Held::Recovering {
+            self.compared.want(number);
+        }
     }
 
     /// Whether a lane that is being visited may not be served; then it has left, or its outlet is parked.
     pub(super) fn hold_back(&mut self, number: LaneNumber, now: Timestamp) -> bool {
-        if self.lanes[number.0 as usize].held_itself().is_some() {
-            self.deactivate(number);
+        if let Some(reason) = self.held_itself(number) {
+            self.leave(number, reason);
             return true;
         }
         self.outlets.hold_back(self.outlet_of(number), &mut self.drr, now)
+    }
+
+    /// Whether a lane's line is known as far as its head, who stands at `head`; if not, the lane has left until it is.
+    pub(super) fn is_known(&mut self, number: LaneNumber, head: Position) -> bool {
+        let is_known = self.compared.reaches(number, head);
+        if !is_known {
+            self.leave(number, Held::Recovering);
+        }
+        is_known
     }
 
     /// The next lane whose head is to be looked at, by one door.
@@ -240,6 +272,17 @@ impl Schedule {
         self.outlets.concluded(self.outlet_of(number));
     }
 
+    /// An attempt of a lane has failed, or one has not.
+    pub(super) fn tried(&mut self, number: LaneNumber, failed: bool, now: Timestamp) {
+        let since = &mut self.failing_since[number.0 as usize];
+        *since = if failed { since.or(Some(now)) } else { None };
+    }
+
+    /// Since when a lane has had failures and no success.
+    pub(super) fn failing_since(&self, number: LaneNumber) -> Option<Timestamp> {
+        self.failing_since[number.0 as usize]
+    }
+
     /// Whether nothing but its name is known of a lane.
     pub(super) fn is_idle_lane(&self, number: LaneNumber) -> bool {
         !self.lanes[number.0 as usize].is_busy()
@@ -322,7 +365,8 @@ impl Schedule {
         self.outlets.destination(outlet)
     }
 
-    fn outlet_of(&self, number: LaneNumber) -> OutletNumber {
+    /// Stands for the tenant's destination that a lane is of.
+    pub(super) fn outlet_of(&self, number: LaneNumber) -> OutletNumber {
         self.outlet_of[number.0 as usize]
     }
 
@@ -369,28 +413,47 @@ impl Schedule {
         let outlet = self.outlets.adopt(name, CircuitPolicy { ramp_messages, ..CIRCUIT }, of_namespace);
         self.outlet_of.push(outlet);
         self.unserved_since.push(None);
+        self.failing_since.push(None);
         self.drr.set_group_weight(name.namespace.clone(), of_namespace);
         self.drr.set_family_weight(&name.namespace, outlet, weight);
         self.drr.add(outlet, number);
     }
 
-    /// Takes up gates that were set: every lane's gate is as they say.
-    pub(super) fn set_gates(&mut self, step: &mut Step<'_>, gates: Arc<Gates>, lanes: &[LaneNumber]) {
-        for number in lanes {
-            let gate = gates.of(&step.lane(*number).name);
-            if gate != Gate::Open && self.lanes[number.0 as usize].gate() == Gate::Open {
-                self.outlets.shuts(self.outlet_of(*number));
-            }
-            self.lanes[number.0 as usize].set_gate(gate);
-            step.touch(*number);
-        }
+    /// Gates that were set: those of lanes that are met from now on.
+    pub(super) fn set_gates(&mut self, gates: Arc<Gates>) {
         self.gates = gates;
+    }
+
+    /// Has the gates of `lanes_max` lanes from number `from` on be as they were set. Says how many it looked at, and
+    /// where to go on, if there are more.
+    pub(super) fn take_gates(
+        &mut self,
+        step: &mut Step<'_>,
+        from: LaneNumber,
+        lanes_max: usize,
+    ) -> (usize, Option<LaneNumber>) {
+        let mut looked = 0;
+        for (number, lane) in (from.0..).map(LaneNumber).zip(self.lanes.iter_mut().skip(from.0 as usize)) {
+            if looked == lanes_max {
+                return (looked, Some(number));
+            }
+            looked += 1;
+            let gate = self.gates.of(&step.lane(number).name);
+            if lane.gate() != gate {
+                if lane.gate() == Gate::Open {
+                    self.outlets.shuts(self.outlet_of[number.0 as usize]);
+                }
+                lane.set_gate(gate);
+                step.touch(number);
+            }
+        }
+        (looked, None)
     }
 
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
     pub(super) fn refresh(&mut self, step: &mut Step<'_>, now: Timestamp) {
         for number in step.touched() {
-            let held = self.lanes[number.0 as usize].held_itself();
+            let held = self.held_itself(number);
             let next = match held {
                 // Nothing but a change of the lane opens these.
                 Some(Held::LaneClosed | Held::LanePaused | Held::OrderingHead | Held::Capability) => None,
@@ -398,7 +461,10 @@ impl Schedule {
             };
             step.set_ready(number, next);
             match next {
-                Some(at) if held.is_none() && (at, number) <= self.cursor => self.activate(number, now),
+                Some(at) if (at, number) <= self.cursor => match held {
+                    Some(reason) => self.leave(number, reason),
+                    None => self.activate(number, now),
+                },
                 Some(_) | None => self.deactivate(number),
             }
         }
@@ -419,8 +485,9 @@ impl Schedule {
             if self.held(*number, earliest).is_none() {
                 signals.discovered(earliest.since(*at));
             }
-            if self.lanes[number.0 as usize].held_itself().is_none() {
-                self.activate(*number, earliest);
+            match self.held_itself(*number) {
+                Some(reason) => self.leave(*number, reason),
+                None => self.activate(*number, earliest),
             }
         }
         self.cursor = match found.items.last() {

@@ -144,6 +144,9 @@ impl Claims {
                 schedule.deactivate(number);
                 break;
             };
+            if !schedule.is_known(number, head.position()) {
+                break;
+            }
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
             if !is_late && schedule.hold_back(number, now.earliest) {
                 break;
