@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::checkpoints::CheckpointsDocument;
-use super::destinations::DestinationDocument;
+use super::destinations::{DestinationDocument, InFlightMax};
 use super::origins::{self, ReaderDocument};
 use super::sources::Settings;
 use super::{
@@ -94,7 +94,8 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     let namespace_weights = check_weights(&document.timeline.namespace_weights, &namespaces, &mut settings);
     let admin = check_admin(document.admin, &mut settings);
     let checkpoints = document.checkpoints.check(&mut settings);
-    let in_flight_max = document.publish.in_flight_max.min(document.timeline.claimed_max);
+    let messages = document.publish.in_flight_max.min(document.timeline.claimed_max);
+    let in_flight_max = InFlightMax { messages, bytes: document.publish.in_flight_bytes_max };
     let destinations = check_destinations(document.destinations, in_flight_max, &mut settings);
     let readers =
         document.readers.into_iter().filter_map(|(name, reader)| reader.check(&name, &mut settings)).collect();
@@ -237,7 +238,7 @@ fn is_network(text: &str) -> bool {
 /// `in_flight_max` is what all destinations together may have in flight.
 fn check_destinations(
     documents: BTreeMap<String, DestinationDocument>,
-    in_flight_max: usize,
+    in_flight_max: InFlightMax,
     settings: &mut Settings,
 ) -> Destinations {
     let checked = documents.into_iter().filter_map(|(name, document)| document.check(&name, in_flight_max, settings));

@@ -12,6 +12,7 @@ mod lanes;
 mod ownership;
 mod panics;
 mod placement;
+mod places;
 mod receiver;
 mod recovery;
 mod why;
@@ -53,6 +54,7 @@ struct World {
     checkpoints: PathBuf,
     every: Option<Duration>,
     floors: Floors,
+    in_flight_max: usize,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -90,6 +92,7 @@ impl World {
             checkpoints,
             every: None,
             floors: Floors::default(),
+            in_flight_max: 1_024,
         };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
@@ -126,7 +129,7 @@ impl World {
         let env = env_of(&clock);
         let destinations = Arc::new(self.destinations.clone());
         let options = PublishOptions {
-            in_flight_max: 1_024,
+            in_flight_max: self.in_flight_max,
             in_flight_bytes_max: 64 << 20,
             response_bytes_max: 1_024,
             allow_networks: vec!["127.0.0.0/8".to_owned()],
