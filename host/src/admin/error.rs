@@ -69,6 +69,15 @@ pub(super) enum ApiError {
     /// The older protocol replayed the Event: it gets no second child.
     #[error("its event was replayed at {0} by an older host, which had it run again")]
     Fenced(String),
+    /// Messages wait for what would not be there any more, or for something else then.
+    #[error("{0}")]
+    Pending(String),
+    /// It was changed by somebody else, or is not there, or there are too many.
+    #[error("nothing was changed: {0}")]
+    Stale(String),
+    /// The configuration has it.
+    #[error("destination `{0}` is in this host's configuration: change it there, and restart")]
+    Configured(String),
     /// Too many ask at once.
     #[error("too many requests at once")]
     Busy,
@@ -105,6 +114,9 @@ impl ApiError {
             | ApiError::NotFinished(_)
             | ApiError::NotClaimable { .. }
             | ApiError::Fenced(_)
+            | ApiError::Pending(_)
+            | ApiError::Stale(_)
+            | ApiError::Configured(_)
             | ApiError::Store(StoreError::Refused(_) | StoreError::Unstorable(_))
             | ApiError::Rollout(RolloutError::Conflict(_) | RolloutError::Store(StoreError::Refused(_))) => {
                 StatusCode::CONFLICT
@@ -137,6 +149,9 @@ impl ApiError {
             ApiError::NotClaimable { .. } => "not_claimable",
             ApiError::NotNow(_) => "not_now",
             ApiError::Fenced(_) => "replayed_by_an_older_host",
+            ApiError::Pending(_) => "messages_wait",
+            ApiError::Stale(_) => "changed_meanwhile",
+            ApiError::Configured(_) => "configured",
             ApiError::Busy | ApiError::Rollout(RolloutError::Busy) => "busy",
             ApiError::NotServing => "not_serving",
             ApiError::Rollout(RolloutError::Refused(_)) => "pack_refused",
@@ -161,6 +176,9 @@ impl ApiError {
             | ApiError::Method
             | ApiError::TooLarge { .. }
             | ApiError::Fenced(_)
+            | ApiError::Pending(_)
+            | ApiError::Stale(_)
+            | ApiError::Configured(_)
             | ApiError::Expired(_)
             | ApiError::Busy
             | ApiError::NotNow(_)

@@ -89,7 +89,7 @@ async fn check_target(
     if gate == Gate::Open && parts.store.gates().await?.iter().any(is_of_it) {
         return Ok(());
     }
-    Err(ApiError::NotFound { what: format!("{unknown} in the configuration of this host") })
+    Err(ApiError::NotFound { what: format!("{unknown} that this host knows") })
 }
 
 /// Sends dead messages of a lane again, a page of them.

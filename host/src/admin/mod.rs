@@ -13,6 +13,7 @@
 //!                                           POST /api/v1/messages/{id}/reschedule
 //!  GET  /api/v1/messages/{id}/why           POST /api/v1/messages/{id}/redrive
 //!                                           POST /api/v1/messages/{id}/resolve
+//!  GET  /api/v1/destinations[/{name}]       PUT, PATCH, DELETE /api/v1/destinations/{name}
 //!  GET  /api/v1/lanes                       POST /api/v1/lanes/gate
 //!  GET  /api/v1/shards                      POST /api/v1/lanes/redrive
 //!                                           POST /api/v1/shards/{shard}/checkpoint
@@ -30,6 +31,7 @@
 //! - What goes over the wire is defined in [`wire`], apart from the model.
 
 mod access;
+mod destinations;
 mod error;
 mod events;
 mod health;
@@ -52,7 +54,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -62,7 +64,7 @@ use crate::env::Env;
 use crate::publish::Publisher;
 use crate::secrets::Secret;
 use crate::store::Store;
-use crate::supervise::Supervisor;
+use crate::supervise::{DestinationBook, Supervisor};
 use crate::timeline::Timeline;
 
 pub use health::describe;
@@ -106,6 +108,8 @@ pub enum Stage {
         timeline: Timeline,
         /// Calls their destinations.
         publisher: Publisher,
+        /// Which these are.
+        destinations: DestinationBook,
     },
     /// It takes nothing new.
     Stopping,
@@ -138,6 +142,9 @@ fn router(options: AdminOptions, parts: AdminParts) -> Router {
         .route("/api/v1/messages/{id}/redrive", post(messages::redrive))
         .route("/api/v1/messages/{id}/resolve", post(messages::resolve))
         .route("/api/v1/messages/{id}/why", get(why::why))
+        .route("/api/v1/destinations", get(destinations::list))
+        .route("/api/v1/destinations/{name}", get(destinations::show).delete(destinations::remove))
+        .route("/api/v1/destinations/{name}", put(destinations::put).patch(destinations::patch))
         .route("/api/v1/lanes", get(lanes::list))
         .route("/api/v1/lanes/gate", post(lanes::set_gate))
         .route("/api/v1/lanes/redrive", post(lanes::redrive))

@@ -3,12 +3,14 @@
 //!
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 
+mod destinations;
 mod lanes;
 mod packs;
 mod preview;
 mod queue;
 mod verification;
 
+pub use destinations::*;
 pub use lanes::*;
 
 use base64::Engine;
@@ -46,6 +48,9 @@ pub struct Readiness {
     pub ready: bool,
     /// Why it does not.
     pub reasons: Vec<String>,
+    /// What an operator should know, although it does; told to those who send the admin token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Any answer that is an error.

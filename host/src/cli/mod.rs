@@ -10,6 +10,7 @@ pub mod rig;
 
 mod client;
 mod config;
+mod destination;
 mod dev;
 mod doctor;
 mod event;
@@ -74,6 +75,9 @@ enum Verb {
     /// Look at outgoing messages, say why they wait, cancel, move or redrive them
     #[command(subcommand)]
     Message(message::Verb),
+    /// Look at destinations; set and remove them while hosts run
+    #[command(subcommand)]
+    Destination(destination::Verb),
     /// Look at Destination Lanes; pause, close or resume them
     #[command(subcommand)]
     Lane(lane::Verb),
@@ -126,6 +130,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::WorkItem(verb) => work_item::run(verb).await,
         Verb::Queue(verb) => queue::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,
+        Verb::Destination(verb) => destination::run(verb).await,
         Verb::Lane(verb) => lane::run(verb).await,
         Verb::Shard(verb) => shard::run(verb).await,
         Verb::Stats(arguments) => stats::run(arguments).await,

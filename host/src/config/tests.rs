@@ -102,7 +102,7 @@ fn a_destination_is_read_whole() {
     let file = "[destinations.crm]\nurl = 'https://crm.example/hooks?a=b'\nsecret = 'crm-signing'\nuncertain = 'hold'\n\
                 deadline_ms = 2000\nin_flight_mib = 2\nattempts_max = 3\nweight = 4\n";
     let config = load(file, &[]).unwrap();
-    let destination = &config.destinations[&"crm".parse().unwrap()];
+    let destination = config.destinations.get(&"crm".parse().unwrap()).unwrap();
     assert_eq!(destination.url, "https://crm.example/hooks?a=b");
     assert_eq!(destination.secret.as_ref().unwrap().as_str(), "crm-signing");
     assert_eq!(destination.uncertain, crate::model::message::UncertainPolicy::Hold);
@@ -215,7 +215,7 @@ fn what_may_be_retried_is_what_would_end_a_message() {
     let of =
         |statuses: &str| load(&format!("[destinations.crm]\nurl = 'http://a/'\nretry_statuses = {statuses}\n"), &[]);
     let config = of("['401', '404', '302']").unwrap();
-    assert_eq!(config.destinations[&"crm".parse().unwrap()].retry_statuses, [401, 404, 302]);
+    assert_eq!(config.destinations.get(&"crm".parse().unwrap()).unwrap().retry_statuses, [401, 404, 302]);
     for wrong in ["410", "200", "500", "soon", "-1"] {
         let refused = of(&format!("['404', '{wrong}']")).unwrap_err().to_string();
         assert!(refused.contains(&format!("`destinations.crm.retry_statuses` names `{wrong}`")), "{refused}");

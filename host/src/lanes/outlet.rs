@@ -34,6 +34,11 @@ impl Outlet {
         Self { policy, circuit: Circuit::CLOSED, openings: 0, backoff_until: None, in_flight: 0 }
     }
 
+    /// How its destination is trusted from now on; what was learned about it stands.
+    pub fn set_policy(&mut self, policy: CircuitPolicy) {
+        self.policy = policy;
+    }
+
     /// Its circuit.
     pub fn circuit(&self) -> Circuit {
         self.circuit

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use super::claim::{Claim, Latest};
 use super::entrance::{Entrance, Group};
 use super::outcomes::{Finished, Outcomes};
+use super::routes::Routes;
 use super::store_retry::StoreRetry;
 use super::verdict::Verdict;
 use super::{ClaimedMessage, Settled};
@@ -40,6 +41,7 @@ pub(super) struct Engine {
     pub(super) env: Env,
     pub(super) outcomes: Outcomes,
     pub(super) entrance: Entrance,
+    pub(super) routes: Routes,
 }
 
 /// An admitted message and the number of its attempt.
@@ -52,6 +54,7 @@ impl Engine {
     /// Publishes what waits at the entrance, whoever's it is. Returns when nothing does and every attempt has begun.
     pub(super) async fn publish(self: Arc<Self>) {
         while let Some(Group { lease, latest, claims }) = self.entrance.take().await {
+            let claims = self.routed(claims);
             let admitted = self.admit(lease, self.still_of_use(claims, latest), latest).await;
             if admitted.is_empty() {
                 continue;
@@ -63,6 +66,15 @@ impl Engine {
                 env::spawn("publish attempt", attempt);
             }
         }
+    }
+
+    /// Those whose destinations are still known, on the ways to them that hold now; the others settle as they came.
+    fn routed(&self, claims: VecDeque<Claim>) -> VecDeque<Claim> {
+        let routed = |mut claim: Claim| {
+            claim.route = self.routes.to(&claim.message.destination)?;
+            Some(claim)
+        };
+        claims.into_iter().filter_map(routed).collect()
     }
 
     /// Those that may still be published; the others settle.

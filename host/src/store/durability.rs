@@ -39,15 +39,23 @@ pub(super) struct Hints {
     pub(super) feed: watch::Sender<u64>,
     /// Changes when a gate was set.
     pub(super) gates: watch::Sender<u64>,
+    /// Changes when a destination was changed.
+    pub(super) destinations: watch::Sender<u64>,
 }
 
 impl Hints {
     pub(super) fn new() -> Self {
-        Self { work: watch::Sender::new(0), feed: watch::Sender::new(0), gates: watch::Sender::new(0) }
+        let [work, feed, gates, destinations] = std::array::from_fn(|_| watch::Sender::new(0));
+        Self { work, feed, gates, destinations }
     }
 
     fn give(&self, changes: Changes) {
-        let concerned = [(changes.work, &self.work), (changes.feed, &self.feed), (changes.gates, &self.gates)];
+        let concerned = [
+            (changes.work, &self.work),
+            (changes.feed, &self.feed),
+            (changes.gates, &self.gates),
+            (changes.destinations, &self.destinations),
+        ];
         for (_, hint) in concerned.into_iter().filter(|(changed, _)| *changed) {
             hint.send_modify(|changes| *changes += 1);
         }
@@ -60,6 +68,7 @@ pub(super) struct Changes {
     pub(super) work: bool,
     pub(super) feed: bool,
     pub(super) gates: bool,
+    pub(super) destinations: bool,
 }
 
 /// A transaction that came to its end, and those who wait for its answer.

@@ -8,6 +8,7 @@ use sqlx::Connection as _;
 use super::StoreError;
 use super::connection::Connection;
 use super::counters::{self, Miscount};
+use super::destinations::{self, DestinationRow};
 use super::coverage::{self, CoverageGap, CoverageRepair, RulesOf};
 use super::schema::{self, Directory, MigrationReport};
 use super::server::{self, DatabaseUrl};
@@ -45,7 +46,12 @@ pub struct Contents {
     pub coverage: CoverageGap,
     /// Counters that say something else than the rows.
     pub miscounts: Vec<Miscount>,
+    /// Destinations that were set while hosts ran.
+    pub destinations: Vec<DestinationRow>,
 }
+
+/// The version of the schema from which on destinations are in it.
+const DESTINATIONS_SINCE: i64 = 18;
 
 /// What a database holds, as far as its schema is there.
 pub(super) async fn contents(
@@ -57,7 +63,9 @@ pub(super) async fn contents(
     }
     let shards = connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.unsigned(0)?;
     let coverage = coverage::gap(connection).await?;
-    Ok(Contents { shards, coverage, miscounts: counters::miscounts(connection).await? })
+    let destinations =
+        if schema.from < DESTINATIONS_SINCE { Vec::new() } else { destinations::all(connection).await? };
+    Ok(Contents { shards, coverage, miscounts: counters::miscounts(connection).await?, destinations })
 }
 
 /// What a database server says and does.

@@ -8,6 +8,7 @@ use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
 use super::gates::GateChange;
+use super::destinations::{DestinationChange, DestinationChanged};
 use super::installing::{Activation, Chunk, Installation};
 use super::kinds::Kinds;
 use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
@@ -51,6 +52,7 @@ pub(super) enum Control {
     Redrive(Redrive, Reply<Vec<Redriven>>),
     Resolve(Resolve, Reply<Resolved>),
     SetGate(GateChange, Reply<()>),
+    ChangeDestination(DestinationChange, Reply<DestinationChanged>),
     Shard(ShardRequest, Reply<Option<ShardLease>>),
     Beat(Presence, Reply<Runtimes>),
     Withdraw(Withdraw, Reply<()>),
@@ -91,6 +93,7 @@ impl Control {
             | Control::Reschedule(..)
             | Control::Resolve(..)
             | Control::SetGate(..)
+            | Control::ChangeDestination(..)
             | Control::Shard(..)
             | Control::StoreChunk(..)
             | Control::Beat(..)
@@ -152,6 +155,7 @@ impl Group {
             Control::Redrive(request, reply) => self.kinds.redrives.push(request, reply),
             Control::Resolve(request, reply) => self.kinds.resolutions.push(request, reply),
             Control::SetGate(request, reply) => self.kinds.gates.push(request, reply),
+            Control::ChangeDestination(request, reply) => self.kinds.destinations.push(request, reply),
             Control::Shard(request, reply) => self.kinds.shards.push(request, reply),
             Control::Beat(presence, reply) => self.kinds.presences.push(presence, reply),
             Control::Withdraw(wish, reply) => self.kinds.withdrawals.push(wish, reply),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::claim::{ClaimRequest, Renewal};
+use super::destinations::{self, DestinationChange, DestinationChanged};
 use super::draining::{ActionDrain, Drain, DrainedRows};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
@@ -154,6 +155,7 @@ kinds! {
     redrives: Redrive => Vec<Redriven>,
     resolutions: Resolve => Resolved,
     gates: GateChange => (),
+    destinations: DestinationChange => DestinationChanged,
     expiries: Owned<AdmissionRequest> => Vec<bool>,
     admissions: Owned<AdmissionRequest> => Vec<Admission>,
     deliveries: Delivery => Enqueued,
@@ -191,6 +193,7 @@ impl Kinds {
         self.withdrawals.answers = withdrawals::apply(unit, self.withdrawals.requests(afterwards)).await?;
         self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
+        self.destinations.answers = destinations::apply(unit, self.destinations.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
         self.probes.decide(afterwards, |()| Ok(()));

@@ -15,6 +15,7 @@ mod actions;
 mod change;
 mod claim;
 mod counters;
+mod destinations;
 mod draining;
 mod enqueue;
 mod error;
@@ -84,6 +85,9 @@ pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
 pub use confirm::{CoverageWatch, Gap, GapKind};
 pub use counters::Miscount;
 pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX, RouteRules, RulesOf};
+pub use destinations::{
+    DestinationChange, DestinationChanged, DestinationRow, DestinationWish, PENDING_COUNTED_MAX, Pending,
+};
 pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
 pub use enqueue::{Delivery, Enqueued, NewEvent};
 pub use error::StoreError;
@@ -257,6 +261,11 @@ impl Store {
     /// Changes after every commit of this runtime that set a gate: a hint to look, not a promise to find.
     pub fn subscribe_gates(&self) -> watch::Receiver<u64> {
         self.writer.hints.gates.subscribe()
+    }
+
+    /// Changes when a destination was changed here.
+    pub fn subscribe_destinations(&self) -> watch::Receiver<u64> {
+        self.writer.hints.destinations.subscribe()
     }
 
     /// Whether the database answers: reads through the pool and asks the writer.

@@ -62,6 +62,8 @@ pub(super) struct Unit<'c> {
     pub(super) feed_changed: bool,
     /// Whether a gate was set.
     pub(super) gates_changed: bool,
+    /// Whether a destination was changed.
+    pub(super) destinations_changed: bool,
     work_items: BTreeMap<(Scope, WorkState), i64>,
     messages: BTreeMap<MessageState, i64>,
 }
@@ -86,6 +88,7 @@ impl<'c> Unit<'c> {
             work_changed: false,
             feed_changed: false,
             gates_changed: false,
+            destinations_changed: false,
             work_items: BTreeMap::new(),
             messages: BTreeMap::new(),
         }

@@ -7,6 +7,7 @@
 //! - What is wrong with one pack is said in the readiness, and leaves the others alone.
 //! - The store says which generations serve: each runtime follows it, so that all serve the same.
 
+mod destinations;
 mod gates;
 mod generations;
 mod pool;
@@ -19,6 +20,7 @@ mod sweeper;
 mod tests;
 mod verify;
 
+pub use destinations::{AdviseOn, DestinationBook, DestinationEntry, DestinationParts, ReadDestination};
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;

@@ -8,6 +8,10 @@
 //! shard's how much may be claimed for one destination. A lane that another one stands in the way of there *waits*, and
 //! is looked at again when there is room; until then it is in nobody's way.
 
+mod following;
+
+pub(super) use following::is_reordered;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +22,13 @@ use super::index::{Index, Step};
 use super::keys::LaneNumber;
 use super::signals::Signals;
 use super::values::stands;
+use self::following::{INCAPABLE_WEIGHT, circuit_policy};
 use crate::lanes::{
     Beginning, Circuit, CircuitPolicy, DestinationLane, Held, MESSAGES, Outlet, Permit, TurnLimits, TwoLevelDrr,
     Verdict,
 };
-use crate::model::destination::{Destinations, terms_of};
-use crate::model::destination_lane::{LaneName, Ordering};
+use crate::model::destination::{Destinations, LaneLimits, terms_of};
+use crate::model::destination_lane::LaneName;
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -51,6 +56,9 @@ const CIRCUIT: CircuitPolicy = CircuitPolicy {
     // What each destination's lanes may have ends its ramp.
     ramp_messages: u32::MAX,
 };
+
+/// What a lane has before it is known what it may have.
+const NOTHING: LaneLimits = LaneLimits { messages: 0, bytes: 0 };
 
 pub(super) const TURN: TurnLimits =
     TurnLimits { items_max: TURN_MESSAGES_MAX, cost_max: TURN_BYTES_MAX, visits_max: TURN_VISITS_MAX };
@@ -255,7 +263,7 @@ impl Schedule {
         row: &MessageEntry,
         destinations: &Destinations,
     ) -> Option<LaneNumber> {
-        let ordering = terms_of(destinations, &row.destination).map_or(Ordering::None, |terms| terms.ordering);
+        let ordering = destinations.ordering_of(&row.destination);
         let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
         let ordering = ordering.domain(row.ordering_key.as_deref());
         if !stands(row.state, ordering.is_ordered()) {
@@ -275,18 +283,16 @@ impl Schedule {
         }
         assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
         let terms = terms_of(destinations, &name.destination);
-        let (mut lane, weight) = match terms {
-            Some(terms) if name.ordering.is_ordered() => (DestinationLane::ordered(terms.limits), terms.weight),
-            Some(terms) => (DestinationLane::new(terms.limits), terms.weight),
-            None => {
-                tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");
-                (DestinationLane::incapable(), 1)
-            }
-        };
+        let mut lane =
+            if name.ordering.is_ordered() { DestinationLane::ordered(NOTHING) } else { DestinationLane::new(NOTHING) };
+        lane.set_limits(terms.map(|terms| terms.limits));
+        if terms.is_none() {
+            tracing::warn!(destination = %name.destination, "messages wait for a destination that is not known here");
+        }
+        let weight = terms.map_or(INCAPABLE_WEIGHT, |terms| terms.weight);
         lane.set_gate(self.gates.of(name));
         self.lanes.push(lane);
-        let ramp_messages = terms.map_or(CIRCUIT.ramp_messages, |terms| terms.limits.messages.max(1));
-        let outlet = self.adopt_outlet(name, CircuitPolicy { ramp_messages, ..CIRCUIT });
+        let outlet = self.adopt_outlet(name, circuit_policy(terms.as_ref()));
         self.outlet_of.push(outlet);
         self.is_waiting.push(false);
         self.unserved_since.push(None);

@@ -11,6 +11,7 @@
 
 mod checkpointing;
 mod draining;
+mod following;
 mod pressing;
 mod reconcile;
 mod time;
@@ -18,6 +19,7 @@ mod view;
 mod work;
 
 pub(super) use checkpointing::{CheckpointReply, Checkpointing};
+pub(super) use following::Followed;
 pub(super) use work::plan;
 
 use std::collections::BTreeMap;
@@ -44,7 +46,7 @@ use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
 use crate::lanes::{Held, Supply, WorkClass, WorkPlan, WorkRound};
-use crate::model::destination::{DESTINATION_PART, Destinations};
+use crate::model::destination::DESTINATION_PART;
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
@@ -68,6 +70,8 @@ pub(super) enum End {
     Stopped,
     /// The shard is somebody else's.
     Fenced,
+    /// Which messages keep their order was changed, and some of them wait: the index is to be built again.
+    Reordered,
     /// The index is of no use any more.
     Broken(Broken),
     /// The store could not do what must be done before anything else.
@@ -82,6 +86,7 @@ impl End {
         match self {
             End::Stopped => "stopped",
             End::Fenced => "fenced",
+            End::Reordered => "reordered",
             End::Broken(_) => "broken",
             End::Store(_) => "store",
             End::Abandoned => "abandoned",
@@ -98,7 +103,7 @@ impl From<Broken> for End {
 /// What a session works with.
 pub(super) struct Parts {
     pub shard: ShardId,
-    pub destinations: Arc<Destinations>,
+    pub destinations: Followed,
     /// `None` before they were read.
     pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
@@ -282,7 +287,7 @@ impl Session {
             after = Some(last.id);
             tracing::info!(shard = lease.shard.0, messages = rows.len(), "attempts were left without an outcome");
             let now = self.trusted_time().await?;
-            let (store, destinations) = (&self.parts.store, &self.parts.destinations);
+            let (store, destinations) = (&self.parts.store, &self.parts.destinations.now);
             let rows = recovery::conclude(store, lease, destinations, rows, now).await;
             self.apply(&rows.map_err(End::Store)?, None)?;
         }
@@ -400,7 +405,7 @@ impl Session {
         let now = self.now();
         let mut step = self.index.begin();
         for row in rows {
-            let lane = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
+            let lane = self.schedule.lane_of(&mut step, row, &self.parts.destinations.now);
             self.claims.apply(&mut step, &mut self.schedule, row, lane)?;
         }
         if let Some(through) = through {
@@ -414,7 +419,7 @@ impl Session {
     async fn resolve(&mut self, lease: ShardLease, now: Interval) -> Result<(), End> {
         let keys = self.claims.unresolved_ids(recovery::ROWS_MAX as usize);
         let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
-        let (store, destinations) = (&self.parts.store, &self.parts.destinations);
+        let (store, destinations) = (&self.parts.store, &self.parts.destinations.now);
         let concluded = async {
             let rows = store.message_entries(&ids).await?;
             recovery::conclude(store, lease, destinations, rows, now).await
@@ -439,7 +444,7 @@ impl Session {
         let numbers = self.index.lane_numbers();
         let mut step = self.index.begin();
         for number in numbers {
-            self.schedule.adopt(number, &step.lane(number).name, &self.parts.destinations);
+            self.schedule.adopt(number, &step.lane(number).name, &self.parts.destinations.now);
             step.touch(number);
         }
         self.schedule.refresh(&mut step, now);
@@ -462,6 +467,7 @@ impl Session {
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
+            Ok(()) = self.parts.destinations.changes.changed() => self.parts.destinations.changes.mark_changed(),
             () = env::sleep(pause) => {}
         }
         self.look_again();

@@ -86,8 +86,7 @@ impl Bench {
             Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
         )
         .unwrap();
-        let destinations =
-            destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
+        let destinations = destinations.into_iter().collect();
         let (schedule, claims) = (Schedule::new(Arc::default(), claims_max), Claims::new(claims_max));
         Self { _directory: directory, destinations, index, schedule, claims }
     }

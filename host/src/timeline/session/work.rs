@@ -81,7 +81,8 @@ impl Session {
     pub(super) fn next_class(&mut self, may_publish: bool) -> Option<WorkClass> {
         let monotonic = self.parts.env.clock.monotonic();
         let outcomes = !self.settlements.is_empty() || !self.settled.is_empty();
-        let control = self.parts.gates.has_changed().unwrap_or(false) || self.is_resolve_due(monotonic);
+        let news = self.parts.gates.has_changed().unwrap_or(false) || self.parts.destinations.has_news();
+        let control = news || self.is_resolve_due(monotonic);
         let feed = (self.arrived.is_some() || !self.pages.is_empty()) && self.takes_new();
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
@@ -114,6 +115,7 @@ impl Session {
             (WorkClass::OutcomeAndControl, _) => {
                 let mut records = self.take_settlements()?;
                 self.take_gates()?;
+                self.take_destinations()?;
                 let monotonic = self.parts.env.clock.monotonic();
                 if self.is_resolve_due(monotonic)
                     && let Ok(time) = self.clock.read(&*self.parts.env.clock)

@@ -60,6 +60,7 @@ struct Running {
     timeline: Timeline,
     publisher: Publisher,
     clock: Arc<ManualClock>,
+    followed: watch::Sender<Arc<Destinations>>,
     stop: CancellationToken,
 }
 
@@ -112,7 +113,7 @@ impl World {
             weight: 1,
         };
         adjust(&mut destination);
-        self.destinations.insert(destination.name.clone(), destination);
+        self.destinations.insert(destination);
     }
 
     fn now(&self) -> Timestamp {
@@ -124,7 +125,7 @@ impl World {
         let secrets_directory = self.shared.directory.path().join("secrets");
         std::fs::create_dir_all(&secrets_directory).unwrap();
         let env = env_of(&clock);
-        let destinations = Arc::new(self.destinations.clone());
+        let followed = watch::Sender::new(Arc::new(self.destinations.clone()));
         let options = PublishOptions {
             in_flight_max: 1_024,
             in_flight_bytes_max: 64 << 20,
@@ -137,7 +138,7 @@ impl World {
         };
         let secrets = Secrets::open(&secrets_directory, env.clone()).unwrap();
         let publisher =
-            Publisher::start(options, Arc::clone(&destinations), self.store.clone(), secrets, env.clone()).unwrap();
+            Publisher::start(options, &self.destinations, self.store.clone(), secrets, env.clone()).unwrap();
         let options = TimelineOptions {
             directory: self.shared.directory.path().join(folder),
             lease: LEASE,
@@ -157,9 +158,10 @@ impl World {
         let runtime = self.shared.runtime();
         let stop = CancellationToken::new();
         let store = self.store.clone();
+        let destinations = followed.subscribe();
         let timeline =
             Timeline::start(options, runtime, destinations, store, publisher.clone(), env, stop.clone()).await.unwrap();
-        Running { timeline, publisher, clock, stop }
+        Running { timeline, publisher, clock, followed, stop }
     }
 
     /// This runtime's timeline, once it publishes.
