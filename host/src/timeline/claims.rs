@@ -243,18 +243,13 @@ impl Claims {
         now: Interval,
         picked: &mut Vec<Picked>,
     ) -> Result<Visit, Broken> {
-        let mut line = step.line(number);
+        let mut walk = step.walk(number);
+        step.touch(number);
         while self.has_room(picked.len()) {
-            let head = line.head()?;
-            if let Some(head) = &head {
-                step.start_at(head);
-            }
-            let Some(head) = head.filter(|head| head.eligible_at <= now.earliest) else {
+            let Some(head) = walk.head(step)?.filter(|head| head.eligible_at <= now.earliest) else {
                 schedule.deactivate(number);
-                step.touch(number);
                 break;
             };
-            line.advance();
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
             if !is_late && schedule.held(number, now.earliest).is_some() {
                 schedule.hold_back(number, now.earliest);

@@ -12,21 +12,27 @@
 //! - A mutation touches a fixed number of keys, however long the lines are.
 //! - A message stands in its line (one DUE key, one EXPIRY key if it expires), or is in flight (one IN_FLIGHT key), or
 //!   is set aside (one EXPIRY key); its ENTRY key says which line.
-//! - A lane has exactly one READY key while it may be served and its line is not empty, and none otherwise. The key's
-//!   time is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal of
-//!   a head never looks for the next one.
-//! - In memory there is something for each lane and nothing for each message. Lanes are bounded.
+//! - A lane stands in READY exactly once while it may be served and its line is not empty, and not otherwise. Its time
+//!   there is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal
+//!   of a head never looks for the next one.
+//! - In memory there is a bounded something for each lane and nothing for each message. Lanes are bounded.
+//!
+//! READY is in memory alone: whoever opens an index looks at the head of every line anyway, and READY follows from the
+//! heads.
 
+mod line;
 mod step;
 mod vacate;
 
 pub(super) use step::Step;
 pub(super) use vacate::LANES_KEPT;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use self::line::Line;
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
 use super::values::{Entry, ShardState, StoredLane, read_lane};
@@ -74,32 +80,14 @@ impl Unusable {
     }
 }
 
-/// Where a lane's line begins: at or just behind a position. Everything before is known to be gone, so that the
-/// tombstones there are not walked over again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct LineStart {
-    position: Position,
-    behind: bool,
-    /// A time before which nobody from there on is eligible; in an ordered lane, before which its head is not.
-    eligible_at: Timestamp,
-}
-
-impl LineStart {
-    /// The line begins with this message.
-    fn at(entry: &Entry) -> Self {
-        Self { position: entry.position(), behind: false, eligible_at: entry.eligible_at }
-    }
-}
-
-/// A lane's line, but for the messages in it.
+/// What is in memory of a lane.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub name: LaneName,
-    /// How many messages stand in the line.
-    pub pending: u64,
-    start: Option<LineStart>,
+    line: Line,
+    /// Its place in READY.
     ready_at: Option<Timestamp>,
-    /// Its LANE key says this of `pending`; `None` if it has none yet, or one of another name.
+    /// Its LANE key says that so many stand in its line; `None` if it has none yet, or one of another name.
     recorded: Option<u64>,
     touched: bool,
     /// Whether it is nobody's, and its number another key's to have.
@@ -108,7 +96,12 @@ pub(super) struct Lane {
 
 impl Lane {
     fn new(name: LaneName) -> Self {
-        Self { name, pending: 0, start: None, ready_at: None, recorded: None, touched: false, is_vacant: false }
+        Self { name, line: Line::default(), ready_at: None, recorded: None, touched: false, is_vacant: false }
+    }
+
+    /// How many messages stand in its line.
+    pub(super) fn pending(&self) -> u64 {
+        self.line.len()
     }
 
     /// Whether all wait for a head of which nobody knows yet what became of it.
@@ -118,10 +111,7 @@ impl Lane {
 
     /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
     pub(super) fn eligible_from(&self) -> Option<Timestamp> {
-        match self.start {
-            Some(start) if self.pending > 0 => Some(start.eligible_at),
-            Some(_) | None => None,
-        }
+        self.line.eligible_from()
     }
 }
 
@@ -133,13 +123,21 @@ struct Lanes {
     exact_max: usize,
     lanes: Vec<Lane>,
     numbers: HashMap<LaneName, LaneNumber>,
+    /// READY: which lanes are to be looked at when.
+    ready: BTreeSet<(Timestamp, LaneNumber)>,
     /// Numbers of keys that nobody needs, by what the next one must have in common with them.
     vacant: HashMap<(Namespace, DestinationName), Vec<LaneNumber>>,
 }
 
 impl Lanes {
     fn new() -> Self {
-        Self { exact_max: EXACT_LANES_MAX, lanes: Vec::new(), numbers: HashMap::new(), vacant: HashMap::new() }
+        Self {
+            exact_max: EXACT_LANES_MAX,
+            lanes: Vec::new(),
+            numbers: HashMap::new(),
+            ready: BTreeSet::new(),
+            vacant: HashMap::new(),
+        }
     }
 
     fn at(&mut self, number: LaneNumber) -> &mut Lane {
@@ -262,35 +260,21 @@ impl Index {
             } else {
                 index.lanes.numbers.insert(name.clone(), number);
             }
-            index.lanes.lanes.push(Lane { pending, recorded: Some(pending), is_vacant, ..Lane::new(name) });
+            let line = index.first_of(number, pending)?;
+            index.lanes.lanes.push(Lane { line, recorded: Some(pending), is_vacant, ..Lane::new(name) });
             scan.advance();
         }
         drop(scan);
-        index.load_lines()?;
         Ok(index)
     }
 
-    /// Finds where every lane's line begins and which READY key it has.
-    fn load_lines(&mut self) -> Result<(), Broken> {
-        for number in self.lane_numbers() {
-            let from = keys::due(number, Position::FIRST);
-            let scan = self.database.scan(Family::Timeline, &from, keys::due_end(number));
-            let first = scan.peek(|key, value| Entry::read_due(number, keys::read_due(key)?.id, value))?;
-            let lane = self.lanes.at(number);
-            if first.is_none() && lane.pending > 0 {
-                return Err(Broken::Torn { family: Family::Timeline });
-            }
-            lane.start = first.map(|first| LineStart::at(&first));
+    /// The line of a lane in which `pending` messages stand, as far as it is known without a walk.
+    fn first_of(&self, number: LaneNumber, pending: u64) -> Result<Line, Broken> {
+        let mut first = self.line_behind(number, None, 1)?;
+        match (first.pop(), pending) {
+            (None, 1..) => Err(Broken::Torn { family: Family::Timeline }),
+            (first, _) => Ok(Line::of(pending, first)),
         }
-        let mut scan = self.database.scan(Family::Timeline, &keys::ready_start(), keys::ready_end());
-        while let Some((at, number)) = scan.peek(|key, _| keys::read_ready(key))? {
-            let Some(lane) = self.lanes.lanes.get_mut(number.0 as usize) else {
-                return Err(Broken::Torn { family: Family::Timeline });
-            };
-            lane.ready_at = Some(at);
-            scan.advance();
-        }
-        Ok(())
     }
 
     /// Everything up to this sequence number is in it.
@@ -313,16 +297,27 @@ impl Index {
         Step::new(self)
     }
 
-    /// Lanes whose READY key lies behind `cursor` and not after `until`, and where the walk got to.
+    /// Lanes that stand in READY behind `cursor` and not after `until`, and where the walk got to.
     pub(super) fn ready(
         &self,
         cursor: (Timestamp, LaneNumber),
         until: Timestamp,
         items_max: usize,
-    ) -> Result<Found<(Timestamp, LaneNumber)>, Broken> {
-        let from = keys::behind(keys::ready(cursor.0, cursor.1));
-        let mut scan = self.database.scan(Family::Timeline, &from, keys::ready_end());
-        collect(&mut scan, keys::read_ready, until, items_max)
+    ) -> Found<(Timestamp, LaneNumber)> {
+        let mut behind = self.lanes.ready.range((Bound::Excluded(cursor), Bound::Unbounded)).copied();
+        let mut found = Found { items: Vec::new(), stopped_early: false, next_at: None };
+        for (at, number) in behind.by_ref() {
+            if at > until {
+                found.next_at = Some(at);
+                break;
+            }
+            if found.items.len() == items_max {
+                found.stopped_early = true;
+                break;
+            }
+            found.items.push((at, number));
+        }
+        found
     }
 
     /// Messages that expire at `until` or before and are not in flight.
@@ -337,12 +332,18 @@ impl Index {
         }
         let from = keys::expiry_start(self.expiry_start);
         let mut scan = self.database.scan(Family::Timeline, &from, keys::expiry_end());
-        let found = collect(&mut scan, keys::read_expiry, until, items_max)?;
+        let found = collect(&mut scan, until, items_max)?;
         self.expiry_start = match found.items.first() {
             Some((first, _)) => *first,
             None => found.next_at.unwrap_or(Timestamp::MAX),
         };
         Ok(found)
+    }
+
+    /// Who stands at the head of a lane's line.
+    pub(super) fn head(&mut self, number: LaneNumber) -> Result<Option<Entry>, Broken> {
+        let mut step = self.begin();
+        step.walk(number).head(&mut step)
     }
 
     /// Those of a line that stand behind `after`, in its order, `items_max` at the most.
@@ -399,15 +400,10 @@ fn unusable(error: Broken) -> Unusable {
     if error.is_torn() { Unusable::Torn } else { Unusable::Broken }
 }
 
-/// Keys in order of time: those not after `until`, `items_max` at the most.
-fn collect<T>(
-    scan: &mut Scan<'_>,
-    read: impl Fn(&[u8]) -> Option<(Timestamp, T)>,
-    until: Timestamp,
-    items_max: usize,
-) -> Result<Found<(Timestamp, T)>, Broken> {
+/// EXPIRY keys in their order: those not after `until`, `items_max` at the most.
+fn collect(scan: &mut Scan<'_>, until: Timestamp, items_max: usize) -> Result<Found<(Timestamp, MessageId)>, Broken> {
     let mut found = Found { items: Vec::new(), stopped_early: false, next_at: None };
-    while let Some(item) = scan.peek(|key, _| read(key))? {
+    while let Some(item) = scan.peek(|key, _| keys::read_expiry(key))? {
         if item.0 > until {
             found.next_at = Some(item.0);
             break;

@@ -4,7 +4,6 @@
 //! |----------|------------------------------------------------|---------------------------------------------|
 //! | timeline | DUE `lane, eligible_at, seq, message`          | what a claim needs; of an ordered lane      |
 //! |          | (ordered: `lane, -, place, message`)           | sorted by place                             |
-//! | timeline | READY `eligible_at, lane`                      | nothing                                     |
 //! | timeline | EXPIRY `expire_at, message`                    | nothing                                     |
 //! | id       | ENTRY `message`                                | where the message stands in the other lines |
 //! | inflight | IN_FLIGHT `owner epoch, message, generation,   | nothing                                     |
@@ -17,10 +16,9 @@ use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 
 /// The version of all keys and values together. An index of another version is rebuilt.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 const DUE: u8 = 1;
-const READY: u8 = 2;
 const EXPIRY: u8 = 3;
 const ENTRY: u8 = 4;
 const IN_FLIGHT: u8 = 5;
@@ -108,25 +106,6 @@ pub(super) fn read_due(key: &[u8]) -> Option<Position> {
     let position = Position { at: fields.time()?, order: fields.u64()?, id: MessageId::from_bytes(fields.bytes()?) };
     fields.end()?;
     Some(position)
-}
-
-pub(super) fn ready(at: Timestamp, lane: LaneNumber) -> Vec<u8> {
-    key(READY, &[&time_bytes(at), &lane.0.to_be_bytes()])
-}
-
-pub(super) fn ready_start() -> Vec<u8> {
-    key(READY, &[])
-}
-
-pub(super) fn ready_end() -> Vec<u8> {
-    key(READY + 1, &[])
-}
-
-pub(super) fn read_ready(key: &[u8]) -> Option<(Timestamp, LaneNumber)> {
-    let mut fields = fields_of(READY, key)?;
-    let read = (fields.time()?, LaneNumber(fields.u32()?));
-    fields.end()?;
-    Some(read)
 }
 
 pub(super) fn expiry(at: Timestamp, id: MessageId) -> Vec<u8> {

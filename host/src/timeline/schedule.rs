@@ -1,7 +1,7 @@
 //! Which of a shard's lanes are served next: their states, their turns, and which of them time has made ready.
 //!
-//! A lane becomes active when its READY key's time comes, found by one walk that never goes over the same keys twice,
-//! or when something about it changes and that time has come already. It leaves when its line is empty or its head not
+//! A lane becomes active when its time in READY comes, found by one walk that never goes over the same lanes twice, or
+//! when something about it changes and that time has come already. It leaves when its line is empty or its head not
 //! due, and when it may not send.
 //!
 //! Lanes share what their destinations are: a circuit and a backoff with those of their tenant, and with all of the
@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::database::Broken;
 use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
@@ -41,7 +40,7 @@ const TURN_VISITS_MAX: u32 = 1_024;
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
 /// The share of a namespace that is not weighed.
 const NAMESPACE_WEIGHT: u32 = 1;
-/// READY keys that are read in one go.
+/// Lanes of READY that are looked at in one go.
 const DISCOVERED_MAX: usize = 256;
 /// Lanes that waited for others and are looked at again in one go.
 const WOKEN_MAX: usize = 256;
@@ -83,7 +82,7 @@ pub(super) struct Schedule {
     weights: Arc<BTreeMap<Namespace, u32>>,
     /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
     pub drr: TwoLevelDrr<Namespace, LaneNumber>,
-    /// READY keys up to here have been found.
+    /// READY has been looked through up to here.
     cursor: (Timestamp, LaneNumber),
 }
 
@@ -203,7 +202,7 @@ impl Schedule {
         self.drr.deactivate(number);
     }
 
-    /// A lane that is due, and whose READY key has been found, may not send. If that is not for a reason of its own, it
+    /// A lane that is due, and has been found in READY, may not send. If that is not for a reason of its own, it
     /// waits until there is room: what its destination is changes without anything about the lane.
     pub(super) fn hold_back(&mut self, number: LaneNumber, now: Timestamp) {
         self.deactivate(number);
@@ -352,10 +351,10 @@ impl Schedule {
         index: &Index,
         earliest: Timestamp,
         signals: &Signals,
-    ) -> Result<(Option<Timestamp>, bool), Broken> {
+    ) -> (Option<Timestamp>, bool) {
         // Time that was set back: what was found ready is found again when its time comes again.
         self.cursor = self.cursor.min((earliest, LaneNumber(u32::MAX)));
-        let found = index.ready(self.cursor, earliest, DISCOVERED_MAX)?;
+        let found = index.ready(self.cursor, earliest, DISCOVERED_MAX);
         for (at, number) in &found.items {
             if self.held(*number, earliest).is_none() {
                 self.activate(*number, earliest);
@@ -368,6 +367,6 @@ impl Schedule {
             Some(last) if found.stopped_early => *last,
             Some(_) | None => (earliest, LaneNumber(u32::MAX)),
         };
-        Ok((found.next_at, found.stopped_early))
+        (found.next_at, found.stopped_early)
     }
 }

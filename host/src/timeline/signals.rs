@@ -259,7 +259,7 @@ impl Signals {
             }
             *circuits.entry(schedule.circuit(number).as_str()).or_default() += 1;
             // Whoever stands behind such a head may be due for long.
-            let behind = (lane.waits_for_its_head() && lane.pending > 1).then_some(Held::OrderingHead);
+            let behind = (lane.waits_for_its_head() && lane.pending() > 1).then_some(Held::OrderingHead);
             if behind.is_some() || lane.eligible_from().is_some_and(|from| from <= now) {
                 let reason =
                     [schedule.held(number, now), behind, held, Some(Held::Fairness)].into_iter().flatten().min();
@@ -270,7 +270,7 @@ impl Signals {
                 name = ("other", "other");
             }
             let (pending, in_flight_of_all) = named.entry(name).or_default();
-            *pending += lane.pending;
+            *pending += lane.pending();
             *in_flight_of_all += destination.in_flight_messages();
         }
         self.show_lanes(&named);

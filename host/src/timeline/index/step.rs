@@ -2,7 +2,8 @@
 
 use rocksdb::WriteBatch;
 
-use super::{Index, Lane, Lanes, LineStart, OVERFLOW_DOMAINS};
+use super::line::FIRST_MAX;
+use super::{Index, Lane, Lanes, OVERFLOW_DOMAINS};
 use crate::model::destination_lane::{LaneName, OrderingDomain};
 use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
@@ -19,13 +20,15 @@ pub(in crate::timeline) struct Step<'a> {
     lanes: &'a mut Lanes,
     expiry_start: &'a mut Timestamp,
     touched: Vec<LaneNumber>,
+    /// Whether anybody joined a line.
+    joined: bool,
     batch: WriteBatch,
 }
 
 impl<'a> Step<'a> {
     pub(super) fn new(index: &'a mut Index) -> Self {
         let Index { database, state, lanes, expiry_start } = index;
-        Self { database, state, lanes, expiry_start, touched: Vec::new(), batch: WriteBatch::new() }
+        Self { database, state, lanes, expiry_start, touched: Vec::new(), joined: false, batch: WriteBatch::new() }
     }
 
     /// The number of a lane, which is a new one if it is met for the first time: then this step records it, whatever
@@ -45,7 +48,7 @@ impl<'a> Step<'a> {
         if let OrderingDomain::Key(key) = &name.ordering {
             let shared = LaneName { ordering: OrderingDomain::hashed(key, OVERFLOW_DOMAINS), ..name.clone() };
             if let Some(number) = self.lanes.numbers.get(&shared)
-                && (self.lane(*number).pending > 0 || is_busy(*number))
+                && (self.lane(*number).pending() > 0 || is_busy(*number))
             {
                 return *number;
             }
@@ -75,9 +78,8 @@ impl<'a> Step<'a> {
 
     /// Takes a lane's name away: its number is another key's to have.
     pub(super) fn vacate(&mut self, number: LaneNumber) {
-        let lane = self.lanes.at(number);
-        (lane.is_vacant, lane.recorded, lane.start) = (true, Some(0), None);
-        let name = lane.name.clone();
+        let name = self.lanes.at(number).name.clone();
+        *self.lanes.at(number) = Lane { recorded: Some(0), is_vacant: true, ..Lane::new(name.clone()) };
         self.lanes.numbers.remove(&name);
         let family = (name.namespace.clone(), name.destination.clone());
         self.lanes.vacant.entry(family).or_default().push(number);
@@ -94,14 +96,9 @@ impl<'a> Step<'a> {
         self.database.get(Family::Id, &keys::entry(id), |value| Entry::read(id, value))
     }
 
-    /// A walk over a lane's line from its beginning on.
-    pub(in crate::timeline) fn line(&self, number: LaneNumber) -> Line<'a> {
-        let from = match self.lane(number).start {
-            Some(LineStart { position, behind: false, .. }) => keys::due(number, position),
-            Some(LineStart { position, behind: true, .. }) => keys::behind(keys::due(number, position)),
-            None => keys::due(number, Position::FIRST),
-        };
-        Line { scan: self.database.scan(Family::Timeline, &from, keys::due_end(number)), number }
+    /// Begins a walk over a lane's line.
+    pub(in crate::timeline) fn walk(&self, number: LaneNumber) -> Walk<'a> {
+        Walk { database: self.database, number, scan: None }
     }
 
     /// Puts a message into its line.
@@ -124,7 +121,6 @@ impl<'a> Step<'a> {
     /// Takes the first of a line out of it: it is in flight.
     pub(in crate::timeline) fn claim(&mut self, entry: &Entry) -> Result<(), Broken> {
         self.leave_line(entry)?;
-        self.start_behind(entry);
         self.delete_expiry(entry);
         let key = keys::in_flight(self.state.epoch, entry.claim_key());
         self.database.put(&mut self.batch, Family::InFlight, &key, &[]);
@@ -134,7 +130,6 @@ impl<'a> Step<'a> {
     /// Takes the first of a line out of it for good: it only waits for its expiry.
     pub(in crate::timeline) fn set_aside(&mut self, entry: &Entry) -> Result<(), Broken> {
         self.leave_line(entry)?;
-        self.start_behind(entry);
         self.put_entry(&Entry { place: Place::Expiring, ..*entry });
         Ok(())
     }
@@ -169,12 +164,6 @@ impl<'a> Step<'a> {
         self.touch(entry.lane);
     }
 
-    /// The line begins with this message: everything before was found to be gone.
-    pub(in crate::timeline) fn start_at(&mut self, entry: &Entry) {
-        self.lanes.at(entry.lane).start = Some(LineStart::at(entry));
-        self.touch(entry.lane);
-    }
-
     /// The feed is applied up to here.
     pub(in crate::timeline) fn applied(&mut self, seq: u64) {
         if seq > self.state.applied {
@@ -202,7 +191,7 @@ impl<'a> Step<'a> {
         self.state.epoch
     }
 
-    /// Something about the lane has changed: its READY key is to be decided anew.
+    /// Something about the lane has changed: its place in READY is to be decided anew.
     pub(in crate::timeline) fn touch(&mut self, number: LaneNumber) {
         let lane = self.lanes.at(number);
         if !lane.touched {
@@ -216,17 +205,17 @@ impl<'a> Step<'a> {
         self.touched.clone()
     }
 
-    /// Sets the one READY key of a lane, or removes it.
+    /// Sets the one place of a lane in READY, or takes it out.
     pub(in crate::timeline) fn set_ready(&mut self, number: LaneNumber, at: Option<Timestamp>) {
         let before = std::mem::replace(&mut self.lanes.at(number).ready_at, at);
         if before == at {
             return;
         }
         if let Some(before) = before {
-            self.delete(Family::Timeline, &keys::ready(before, number));
+            self.lanes.ready.remove(&(before, number));
         }
         if let Some(at) = at {
-            self.database.put(&mut self.batch, Family::Timeline, &keys::ready(at, number), &[]);
+            self.lanes.ready.insert((at, number));
         }
     }
 
@@ -241,9 +230,9 @@ impl<'a> Step<'a> {
         for number in std::mem::take(&mut self.touched) {
             let lane = self.lanes.at(number);
             lane.touched = false;
-            if lane.recorded != Some(lane.pending) {
-                lane.recorded = Some(lane.pending);
-                let value = write_lane(&lane.name, lane.pending);
+            if lane.recorded != Some(lane.pending()) {
+                lane.recorded = Some(lane.pending());
+                let value = write_lane(&lane.name, lane.pending());
                 self.database.put(&mut self.batch, Family::Meta, &keys::lane(number), &value);
             }
         }
@@ -254,34 +243,18 @@ impl<'a> Step<'a> {
         let key = keys::due(entry.lane, entry.position());
         self.database.put(&mut self.batch, Family::Timeline, &key, &entry.write_due());
         self.put_expiry(entry);
-        let lane = self.lanes.at(entry.lane);
-        let start = LineStart::at(entry);
-        lane.start = match lane.start {
-            Some(before) if lane.pending > 0 => Some(before.min(start)),
-            Some(_) | None => Some(start),
-        };
-        lane.pending += 1;
+        self.lanes.at(entry.lane).line.join(entry);
+        self.joined = true;
         self.touch(entry.lane);
     }
 
     fn leave_line(&mut self, entry: &Entry) -> Result<(), Broken> {
         self.delete(Family::Timeline, &keys::due(entry.lane, entry.position()));
-        let lane = self.lanes.at(entry.lane);
-        lane.pending = lane.pending.checked_sub(1).ok_or(Broken::Torn { family: Family::Timeline })?;
-        if let Some(start) = &mut lane.start
-            && entry.order.is_some()
-            && start.position == entry.position()
-        {
-            // Whoever comes next in an ordered lane may have been eligible for long.
-            start.eligible_at = Position::FIRST.at;
+        if !self.lanes.at(entry.lane).line.leave(entry) {
+            return Err(Broken::Torn { family: Family::Timeline });
         }
         self.touch(entry.lane);
         Ok(())
-    }
-
-    fn start_behind(&mut self, entry: &Entry) {
-        let eligible_at = if entry.order.is_some() { Position::FIRST.at } else { entry.eligible_at };
-        self.lanes.at(entry.lane).start = Some(LineStart { position: entry.position(), behind: true, eligible_at });
     }
 
     fn put_entry(&mut self, entry: &Entry) {
@@ -306,20 +279,44 @@ impl<'a> Step<'a> {
     }
 }
 
-/// A walk over a lane's line, as it was when the step began.
-pub(in crate::timeline) struct Line<'a> {
-    scan: Scan<'a>,
+/// A walk over a lane's line, which leaves it as it is: whoever is at its head stays there until somebody takes them
+/// away.
+pub(in crate::timeline) struct Walk<'a> {
+    database: &'a Database,
     number: LaneNumber,
+    /// Begun once what is in memory of the line has been taken away.
+    scan: Option<Scan<'a>>,
 }
 
-impl Line<'_> {
-    /// Who the walk stands at; `None` at the end of the line.
-    pub(in crate::timeline) fn head(&self) -> Result<Option<Entry>, Broken> {
-        self.scan.peek(|key, value| Entry::read_due(self.number, keys::read_due(key)?.id, value))
-    }
-
-    /// Goes on to the next.
-    pub(in crate::timeline) fn advance(&mut self) {
-        self.scan.advance();
+impl<'a> Walk<'a> {
+    /// Who stands at the head now; `None` if nobody does. In a step in which nobody joins a line: a walk would not see
+    /// them.
+    pub(in crate::timeline) fn head(&mut self, step: &mut Step<'a>) -> Result<Option<Entry>, Broken> {
+        debug_assert!(!step.joined, "whoever joins a line in a step is not seen by its walks");
+        let line = &mut step.lanes.at(self.number).line;
+        if line.head().is_none() && !line.is_empty() {
+            let scan = self.scan.get_or_insert_with(|| {
+                let from = match line.start() {
+                    Some(start) if start.behind => keys::behind(keys::due(self.number, start.position)),
+                    Some(start) => keys::due(self.number, start.position),
+                    None => keys::due(self.number, Position::FIRST),
+                };
+                self.database.scan(Family::Timeline, &from, keys::due_end(self.number))
+            });
+            let mut first = Vec::with_capacity(FIRST_MAX);
+            while first.len() < FIRST_MAX
+                && let Some(entry) =
+                    scan.peek(|key, value| Entry::read_due(self.number, keys::read_due(key)?.id, value))?
+            {
+                first.push(entry);
+                scan.advance();
+            }
+            if first.is_empty() {
+                // It is said to be longer than it is.
+                return Err(Broken::Torn { family: Family::Timeline });
+            }
+            line.found(first);
+        }
+        Ok(step.lanes.at(self.number).line.head().copied())
     }
 }

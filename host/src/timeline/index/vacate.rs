@@ -41,6 +41,6 @@ impl super::Lane {
     /// Whether it is of one key, and has nothing in its line.
     fn is_of_idle_key(&self) -> bool {
         let is_of_key = matches!(self.name.ordering, OrderingDomain::Key(_));
-        is_of_key && !self.is_vacant && self.pending == 0 && self.ready_at.is_none() && !self.touched
+        is_of_key && !self.is_vacant && self.line.is_empty() && self.ready_at.is_none() && !self.touched
     }
 }

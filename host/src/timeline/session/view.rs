@@ -54,7 +54,7 @@ impl Session {
             shard: self.parts.shard,
             applied: self.index.applied(),
             lag: self.behind,
-            pending: lanes.iter().map(|lane| lane.pending).sum(),
+            pending: lanes.iter().map(|lane| lane.pending()).sum(),
             in_flight: self.claims.with_publisher() as u64 + self.claims.unresolved() as u64,
             lanes: lanes.iter().filter(|lane| !lane.is_vacant).count() as u64,
             held: self.held,
@@ -84,7 +84,7 @@ impl Session {
                     Circuit::Closed { .. } | Circuit::HalfOpen { .. } | Circuit::Ramping { .. } => None,
                 },
                 throttled_until: self.schedule.throttled_until(number, now),
-                pending: lane.pending,
+                pending: lane.pending(),
                 in_flight_messages: destination.in_flight_messages(),
                 in_flight_bytes: destination.in_flight_bytes(),
                 eligible_from: lane.eligible_from().filter(|_| !lane.waits_for_its_head()),
@@ -123,6 +123,6 @@ impl Session {
     }
 
     fn head_of(&mut self, lane: LaneNumber) -> Result<Option<crate::model::ids::MessageId>, Broken> {
-        Ok(self.index.begin().line(lane).head()?.map(|head| head.id))
+        Ok(self.index.head(lane)?.map(|head| head.id))
     }
 }

@@ -167,7 +167,7 @@ impl Session {
     }
 
     fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
-        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals)?;
+        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals);
         let mut step = self.index.begin();
         let more_wait = self.schedule.wake(&mut step, now.earliest);
         self.schedule.refresh(&mut step, now.earliest);

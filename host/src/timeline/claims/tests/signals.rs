@@ -127,7 +127,7 @@ fn how_long_a_ready_lane_waits_to_be_served_is_measured_and_not_how_long_it_has_
     bench.emit("sink", 1, None);
     bench.emit("sink", 2, None);
     let shown = rendered(|signals| {
-        bench.schedule.discover(&bench.index, NOW, signals).unwrap();
+        bench.schedule.discover(&bench.index, NOW, signals);
         // One is claimed in each turn, and there is none for the fourth.
         for (seconds, count) in [(0, 0), (3, 1), (5, 1), (9, 0)] {
             let room = usize::from(seconds > 0);
@@ -202,7 +202,7 @@ fn lateness_discovery_and_service_gaps_are_measured_where_they_come_about() {
     bench.emit("sink", 2, None);
     let shown = rendered(|signals| {
         let claim = |bench: &mut Bench, now| {
-            bench.schedule.discover(&bench.index, now, signals).unwrap();
+            bench.schedule.discover(&bench.index, now, signals);
             let mut step = bench.index.begin();
             let present = Interval { earliest: now, latest: now };
             let (picked, _) = bench.claims.pick(&mut step, &mut bench.schedule, present, || false).unwrap();
