@@ -49,7 +49,8 @@ fn heading(section: &str) -> String {
     };
     let introduction = match section.split_once('.') {
         Some(("destinations", NAME_PART)) => {
-            "\nA way out, under a name that packs emit to. One table for each; there may be none.\n"
+            "\nA way out, under a name that packs emit to. One table for each; there may be none. Others are set while hosts run, with the \
+             same keys: see [operations](operations.md#destinations).\n"
         }
         Some(("readers", NAME_PART)) => {
             "\nWhere a pack's readers call instead of the hosts in its manifest: a proxy, another region, a test server. The \

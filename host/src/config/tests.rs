@@ -419,3 +419,30 @@ fn a_packs_flow_is_no_destination_to_configure() {
     let refusal = load("[destinations.'flow:github']\nurl = 'http://a/'\n", &[]).unwrap_err().to_string();
     assert!(refusal.contains("destinations.flow:github"), "{refusal}");
 }
+
+// LAN-5
+#[test]
+fn a_destination_that_is_set_while_hosts_run_is_under_the_rules_of_the_file() {
+    let read = |name: &str, document: serde_json::Value| {
+        destination(name, document.as_object().unwrap(), 100).map_err(|problems| problems.join("\n"))
+    };
+    let file = "[publish]\nin_flight_max = 100\n[destinations.crm]\nurl = 'https://crm.example/hooks?a=b'\nsecret = 'crm'\n\
+                ordering = 'hashed'\nordering_domains = 4\nweight = 3\nretry_statuses = ['404']\nattempts_max = 2\n";
+    let document = serde_json::json!({
+        "url": "https://crm.example/hooks?a=b", "secret": "crm", "ordering": "hashed", "ordering_domains": 4, "weight": 3,
+        "retry_statuses": ["404"], "attempts_max": 2,
+    });
+    let config = load(file, &[]).unwrap();
+    assert_eq!(read("crm", document).unwrap(), *config.destinations.get(&"crm".parse().unwrap()).unwrap());
+    let wrong = serde_json::json!({
+        "url": "https://me:hunter2@a/", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "weight": 0, "deadline": 5,
+        "retry_statuses": [404], "uncertain": "maybe", "in_flight_messages": 51, "attempts_max": 1.5, "ordering": null,
+        "a.b": {"c": [[]]}, "retry_initial_ms": 18_446_744_073_709_551_615_u64,
+    });
+    expect![[r#""#]].assert_eq(&read("crm", wrong).unwrap_err());
+    for name in ["", "a.b", "Big", "flow:github", "a/b", &"x".repeat(64)] {
+        let problem = read(name, serde_json::json!({"url": "https://a/"})).unwrap_err();
+        assert!(problem.contains("cannot be a destination name"), "{name}: {problem}");
+    }
+    assert!(read("crm", serde_json::json!({})).unwrap_err().contains("`destinations.crm.url` is missing"));
+}

@@ -6,6 +6,7 @@ mod cli;
 mod cluster;
 mod coalescing;
 mod crash;
+mod destinations;
 mod dev;
 mod examples;
 mod full_disk;

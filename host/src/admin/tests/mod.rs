@@ -2,6 +2,7 @@
 
 mod access;
 mod content;
+mod destinations;
 mod lanes;
 mod probes;
 

@@ -22,6 +22,8 @@ mod costs;
 mod covering;
 #[path = "conformance/destination_lanes.rs"]
 mod destination_lanes;
+#[path = "conformance/destinations.rs"]
+mod destinations;
 #[path = "conformance/finishing.rs"]
 mod finishing;
 #[path = "conformance/generations.rs"]

@@ -6,6 +6,7 @@ mod actions;
 mod capacity;
 mod checkpoints;
 mod crash;
+mod destinations;
 mod due;
 mod gates;
 mod lanes;
@@ -34,6 +35,7 @@ use crate::model::time::Timestamp;
 use crate::publish::PublishOptions;
 use crate::secrets::Secrets;
 use crate::store::testing::{Fixture, START, env as env_of};
+use crate::supervise::{DestinationBook, DestinationParts};
 
 /// Nothing takes this long: a test that waits for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,7 +62,6 @@ struct Running {
     timeline: Timeline,
     publisher: Publisher,
     clock: Arc<ManualClock>,
-    followed: watch::Sender<Arc<Destinations>>,
     stop: CancellationToken,
 }
 
@@ -116,6 +117,23 @@ impl World {
         self.destinations.insert(destination);
     }
 
+    /// The destinations of a runtime: those of the world, and those that the store has.
+    async fn book(&self, secrets: Secrets) -> DestinationBook {
+        let read = |name: &DestinationName, document: &str| {
+            let document = serde_json::from_str(document).map_err(|error| vec![error.to_string()])?;
+            crate::config::destination(name.as_str(), &document, 1_024)
+        };
+        let parts = DestinationParts {
+            configured: self.destinations.clone(),
+            namespaces: vec![crate::store::testing::namespace()],
+            read: Arc::new(read),
+            advise: Arc::new(|_| None),
+            secrets,
+            store: self.store.clone(),
+        };
+        DestinationBook::open(parts).await.unwrap()
+    }
+
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -125,7 +143,6 @@ impl World {
         let secrets_directory = self.shared.directory.path().join("secrets");
         std::fs::create_dir_all(&secrets_directory).unwrap();
         let env = env_of(&clock);
-        let followed = watch::Sender::new(Arc::new(self.destinations.clone()));
         let options = PublishOptions {
             in_flight_max: 1_024,
             in_flight_bytes_max: 64 << 20,
@@ -137,8 +154,9 @@ impl World {
             idle_timeout: PATIENCE,
         };
         let secrets = Secrets::open(&secrets_directory, env.clone()).unwrap();
-        let publisher =
-            Publisher::start(options, &self.destinations, self.store.clone(), secrets, env.clone()).unwrap();
+        let book = self.book(secrets.clone()).await;
+        let known = book.subscribe().borrow().clone();
+        let publisher = Publisher::start(options, &known, self.store.clone(), secrets, env.clone()).unwrap();
         let options = TimelineOptions {
             directory: self.shared.directory.path().join(folder),
             lease: LEASE,
@@ -158,10 +176,11 @@ impl World {
         let runtime = self.shared.runtime();
         let stop = CancellationToken::new();
         let store = self.store.clone();
-        let destinations = followed.subscribe();
+        let destinations = book.subscribe();
+        env::spawn("destinations", book.follow(publisher.clone(), stop.clone()));
         let timeline =
             Timeline::start(options, runtime, destinations, store, publisher.clone(), env, stop.clone()).await.unwrap();
-        Running { timeline, publisher, clock, followed, stop }
+        Running { timeline, publisher, clock, stop }
     }
 
     /// This runtime's timeline, once it publishes.
