@@ -11,7 +11,9 @@ use super::parameters::{Parameters, PathId, read};
 use super::{AdminParts, Stage, wire};
 use crate::model::names::DestinationName;
 use crate::publish::Publisher;
-use crate::store::{DestinationChange, DestinationChanged, DestinationRow, DestinationWish, PENDING_COUNTED_MAX, Pending};
+use crate::store::{
+    DestinationChange, DestinationChanged, DestinationRow, DestinationWish, PENDING_COUNTED_MAX, Pending,
+};
 use crate::supervise::{DestinationBook, DestinationEntry};
 
 type Document = Map<String, Value>;
@@ -87,7 +89,9 @@ async fn set(
     let document = Value::Object(onto(before, wished)).to_string();
     let refused = |problems: Vec<String>| ApiError::Invalid(problems.join("; "));
     let (destination, notes) = book.check(&name, &document).map_err(refused)?;
-    publisher.check(&destination).map_err(|reason| ApiError::Invalid(format!("`destinations.{name}.url`: {reason}")))?;
+    publisher
+        .check(&destination)
+        .map_err(|reason| ApiError::Invalid(format!("`destinations.{name}.url`: {reason}")))?;
     if let Some(row) = &row
         && !reorder
         && book.ordering(&name, &row.document) != destination.ordering
@@ -164,8 +168,7 @@ async fn change(
     wish: DestinationWish,
     expected: u64,
 ) -> Result<u64, ApiError> {
-    let change =
-        DestinationChange { name: name.clone(), wish, expected: Some(expected), now: parts.env.now() };
+    let change = DestinationChange { name: name.clone(), wish, expected: Some(expected), now: parts.env.now() };
     match parts.store.change_destination(change).await? {
         DestinationChanged::Done(version) => Ok(version),
         DestinationChanged::Stale(0) => Err(ApiError::Stale(format!("destination `{name}` is not set"))),
@@ -173,7 +176,9 @@ async fn change(
             Err(ApiError::Stale(format!("destination `{name}` has version {version} now")))
         }
         DestinationChanged::NotFound => Err(no_such(name)),
-        DestinationChanged::TooMany => Err(ApiError::Stale("there are as many destinations as there may be".to_owned())),
+        DestinationChanged::TooMany => {
+            Err(ApiError::Stale("there are as many destinations as there may be".to_owned()))
+        }
     }
 }
 

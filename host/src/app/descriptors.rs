@@ -88,8 +88,7 @@ impl Descriptors {
     /// What to do about so many destinations, if there is not enough for everything at once.
     pub(super) fn advise(&self, destinations: usize) -> Option<String> {
         let limit = self.limit?;
-        let wanted =
-            self.others + publish::channels_max(self.in_flight_max, destinations, self.idle_connections_max);
+        let wanted = self.others + publish::channels_max(self.in_flight_max, destinations, self.idle_connections_max);
         (wanted as u64 > limit).then(|| {
             format!(
                 "too few file descriptors for everything at once ({wanted} of {limit}): raise the limit (LimitNOFILE, ulimit -n), \

@@ -122,7 +122,9 @@ async fn database(config: &Config, launch: &Launch, env: &Env) -> Vec<Finding> {
         }
         Ok(Examined::Found(found)) => {
             let mut findings = examined(config, &found);
-            findings.extend(surroundings::destinations(config, launch, env, &found.contents.destinations).into_iter().flatten());
+            findings.extend(
+                surroundings::destinations(config, launch, env, &found.contents.destinations).into_iter().flatten(),
+            );
             findings
         }
         Err(error) => vec![unusable(&error)],

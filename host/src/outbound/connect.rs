@@ -118,9 +118,7 @@ impl Names {
     fn lookups_of(&self, name: &str) -> Option<Arc<Semaphore>> {
         let fresh = || Arc::new(Semaphore::new(LOOKUPS_PER_NAME_MAX));
         match self {
-            Names::Listed(names) => {
-                names.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
-            }
+            Names::Listed(names) => names.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone),
             Names::Open(names) => {
                 let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
                 if names.len() >= NAMES_MAX && !names.contains_key(name) {

@@ -205,19 +205,14 @@ impl Publisher {
         env: Env,
     ) -> Self {
         let call = Arc::clone(call);
-        let adapter = move |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(&call) }) };
+        let adapter =
+            move |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(&call) }) };
         // No body is loaded for them.
         let places = Places { messages: in_flight_max, bytes: u64::MAX };
         Self::with(destinations, Box::new(adapter), places, store, env)
     }
 
-    fn with(
-        destinations: &Destinations,
-        adapter: MakeAdapter,
-        places: Places,
-        store: Store,
-        env: Env,
-    ) -> Self {
+    fn with(destinations: &Destinations, adapter: MakeAdapter, places: Places, store: Store, env: Env) -> Self {
         assert!(places.messages > 0 && places.bytes > 0, "with no place in flight nothing is ever published");
         let routes = Routes::new(destinations, adapter);
         let outcomes = Outcomes::new(store.clone());

@@ -3,12 +3,12 @@
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
+use super::destinations::{DestinationChange, DestinationChanged};
 use super::draining::{ActionDrain, Drain, DrainedRows};
 use super::enqueue::{Delivery, Enqueued};
 use super::error::StoreError;
 use super::finish::{Finish, Finished};
 use super::gates::GateChange;
-use super::destinations::{DestinationChange, DestinationChanged};
 use super::installing::{Activation, Chunk, Installation};
 use super::kinds::Kinds;
 use super::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};

@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::following::{INCAPABLE_WEIGHT, circuit_policy};
 use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
 use super::signals::Signals;
 use super::values::stands;
-use self::following::{INCAPABLE_WEIGHT, circuit_policy};
 use crate::lanes::{
     Beginning, Circuit, CircuitPolicy, DestinationLane, Held, MESSAGES, Outlet, Permit, TurnLimits, TwoLevelDrr,
     Verdict,

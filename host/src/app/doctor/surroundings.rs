@@ -87,7 +87,8 @@ pub(super) fn destinations(
     let set: Vec<_> = rows.iter().filter(|row| !row.removed).collect();
     for row in &set {
         if config.destinations.get(&row.name).is_some() {
-            let seen = format!("`{}` is in the configuration and was set as well: the configuration's counts", row.name);
+            let seen =
+                format!("`{}` is in the configuration and was set as well: the configuration's counts", row.name);
             let remedy = format!("forebay destination remove {}, or take it out of the configuration", row.name);
             findings.push(Finding::warning(NAME, seen, remedy));
             continue;
