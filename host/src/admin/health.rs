@@ -97,7 +97,7 @@ pub(super) async fn readyz(
         Stage::Serving { supervisor, timeline, destinations, .. } => {
             if operator.is_some() {
                 // Without an answer of the store there are reasons enough.
-                notes = destinations.notes().await.unwrap_or_default();
+                notes = destinations.notes(supervisor.destinations_named()).await.unwrap_or_default();
             }
             reasons.extend(supervisor.readiness().reasons);
             reasons.extend(timeline_trouble(timeline.troubles_now(), timeline.is_looked_after()));

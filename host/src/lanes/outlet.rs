@@ -39,6 +39,14 @@ impl Outlet {
         self.policy = policy;
     }
 
+    /// Its destination is called elsewhere from now on: what was learned before says nothing about it, nor does what is
+    /// under way.
+    pub fn begin_anew(&mut self) {
+        self.circuit = Circuit::CLOSED;
+        self.openings += 1;
+        self.backoff_until = None;
+    }
+
     /// Its circuit.
     pub fn circuit(&self) -> Circuit {
         self.circuit

@@ -26,7 +26,7 @@ pub const PENDING_COUNTED_MAX: u64 = 100_000;
 const SCANNED_PER_READ: u32 = 10_000;
 
 /// Rows of messages that one count looks at.
-const SCANNED_MAX: u64 = 5_000_000;
+const SCANNED_MAX: u64 = 2_000_000;
 
 /// A destination that was set.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::env;
 use crate::model::destination::{Destination, Destinations};
 use crate::model::destination_lane::Ordering;
-use crate::model::names::{DestinationName, Namespace};
+use crate::model::names::{DestinationName, Namespace, PackName};
 use crate::publish::{self, Publisher};
 use crate::secrets::Secrets;
 use crate::store::{DestinationRow, Store, StoreError};
@@ -173,8 +173,8 @@ impl DestinationBook {
         Ok(entries.into_values().collect())
     }
 
-    /// What an operator should know, although the host does its work.
-    pub async fn notes(&self) -> Result<Vec<String>, StoreError> {
+    /// What an operator should know, although the host does its work, where its packs emit to these destinations.
+    pub async fn notes(&self, named: Vec<(PackName, DestinationName)>) -> Result<Vec<String>, StoreError> {
         let namespaces = self.shared.parts.namespaces.len();
         let note = |entry: DestinationEntry| {
             if entry.set.as_ref().is_some_and(|row| row.removed) && !entry.configured {
@@ -190,7 +190,15 @@ impl DestinationBook {
             let (_, reason) = entry.lacking.first().filter(|_| entry.lacking.len() == namespaces)?;
             Some(format!("destination `{name}`: {reason}; its messages wait, and those of no other"))
         };
-        Ok(self.entries().await?.into_iter().filter_map(note).collect())
+        let mut notes: Vec<String> = self.entries().await?.into_iter().filter_map(note).collect();
+        let known = self.shared.now.borrow();
+        notes.extend(named.into_iter().filter(|(_, name)| known.get(name).is_none()).map(|(pack, name)| {
+            format!(
+                "pack `{pack}` emits to `{name}`, which is no destination here: what it emits waits. To set it: forebay \
+                 destination set {name} url=https://…"
+            )
+        }));
+        Ok(notes)
     }
 
     /// One that is set, and that the configuration does not have.
@@ -274,3 +282,6 @@ fn configured_and_set(name: &DestinationName) -> String {
          them away"
     )
 }
+
+#[cfg(test)]
+mod tests;

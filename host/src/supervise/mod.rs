@@ -47,7 +47,7 @@ use crate::execute::{Caller, ExecuteOptions, ExecutorParts, Flow, Generations};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{RouteConflict, RouteTable};
 use crate::model::ids::WorkItemId;
-use crate::model::names::{Namespace, PackName};
+use crate::model::names::{DestinationName, Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::store::{Store, StoreError};
@@ -318,6 +318,17 @@ impl Supervisor {
     /// The generations of a pack that this host can execute.
     pub fn loaded_generations(&self, pack: &PackName) -> Vec<GenerationNumber> {
         self.shared.generations.numbers(pack)
+    }
+
+    /// The destinations that the packs which serve here may emit to, with the pack.
+    pub fn destinations_named(&self) -> Vec<(PackName, DestinationName)> {
+        let open = self.state().open.clone();
+        let named = |(pack, number): &Key| {
+            let flow = self.shared.generations.get(pack, *number)?;
+            let destinations = flow.manifest().destinations.clone();
+            Some(destinations.into_iter().map(|destination| (pack.clone(), destination)))
+        };
+        open.iter().filter_map(named).flatten().collect()
     }
 
     /// Whether this host works a tenant's events off.

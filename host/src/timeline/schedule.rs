@@ -10,8 +10,6 @@
 
 mod following;
 
-pub(super) use following::is_reordered;
-
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

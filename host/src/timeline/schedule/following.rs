@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::{CIRCUIT, LaneNumber, Schedule, Step};
 use crate::lanes::CircuitPolicy;
-use crate::model::destination::{Destinations, Terms, terms_of};
+use crate::model::destination::{Destination, Destinations, Terms};
+use crate::model::destination_lane::Ordering;
 use crate::timeline::index::Lane;
 
 /// The share of a lane whose destination nobody can call; it is never served.
@@ -20,19 +21,18 @@ pub(super) fn circuit_policy(terms: Option<&Terms>) -> CircuitPolicy {
     CircuitPolicy { ramp_messages, ..CIRCUIT }
 }
 
-/// Whether messages that stand in one of these lanes, or are under way, would stand in another one by what is said now.
-pub(in crate::timeline) fn is_reordered<'a>(
-    mut lanes: impl Iterator<Item = &'a Lane>,
-    before: &Destinations,
-    now: &Destinations,
-) -> bool {
-    lanes.any(|lane| {
-        let destination = &lane.name.destination;
-        !lane.is_vacant && before.ordering_of(destination) != now.ordering_of(destination)
-    })
-}
-
 impl Schedule {
+    /// Whether messages that stand in lanes, or are under way, would stand in other ones by what is said now. Where no
+    /// order was kept, some may have been set aside, which no lane shows: there, that messages were met is enough.
+    pub(in crate::timeline) fn is_reordered(&self, lanes: &[Lane], before: &Destinations, now: &Destinations) -> bool {
+        lanes.iter().zip(&self.lanes).any(|(lane, served)| {
+            let destination = &lane.name.destination;
+            let was = before.ordering_of(destination);
+            let holds = lane.pending > 0 || served.is_busy() || was == Ordering::None;
+            holds && !lane.is_vacant && was != now.ordering_of(destination)
+        })
+    }
+
     /// Takes up destinations that were changed: lanes have their limits, weights and policies from now on.
     pub(in crate::timeline) fn set_destinations(
         &mut self,
@@ -43,13 +43,18 @@ impl Schedule {
     ) {
         for number in lanes {
             let name = step.lane(*number).name.clone();
-            let terms = terms_of(now, &name.destination);
-            if terms == terms_of(before, &name.destination) {
+            let (is, was) = (now.get(&name.destination), before.get(&name.destination));
+            if is == was {
                 continue;
             }
+            let terms = is.map(Destination::terms);
             self.lanes[number.0 as usize].set_limits(terms.map(|terms| terms.limits));
             let outlet = self.outlet_of[number.0 as usize];
-            self.outlets[outlet].outlet.set_policy(circuit_policy(terms.as_ref()));
+            let outlet = &mut self.outlets[outlet].outlet;
+            outlet.set_policy(circuit_policy(terms.as_ref()));
+            if is.map(|destination| &destination.url) != was.map(|destination| &destination.url) {
+                outlet.begin_anew();
+            }
             let weight = terms.map_or(INCAPABLE_WEIGHT, |terms| terms.weight);
             self.drr.set_weight(&name.namespace, *number, weight);
             step.touch(*number);

@@ -6,7 +6,6 @@ use tokio::sync::watch;
 
 use super::{End, Session};
 use crate::model::destination::Destinations;
-use crate::timeline::schedule::is_reordered;
 
 /// Destinations, and the ones that come after them.
 pub(in crate::timeline) struct Followed {
@@ -38,7 +37,7 @@ impl Session {
         }
         let destinations = Arc::clone(&self.parts.destinations.changes.borrow_and_update());
         let before = Arc::clone(&self.parts.destinations.now);
-        if is_reordered(self.index.lanes().iter(), &before, &destinations) {
+        if self.schedule.is_reordered(self.index.lanes(), &before, &destinations) {
             return Err(End::Reordered);
         }
         let (now, lanes) = (self.now(), self.index.lane_numbers());
