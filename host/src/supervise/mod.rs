@@ -323,12 +323,14 @@ impl Supervisor {
     /// The destinations that the packs which serve here may emit to, with the pack.
     pub fn destinations_named(&self) -> Vec<(PackName, DestinationName)> {
         let open = self.state().open.clone();
-        let named = |(pack, number): &Key| {
-            let flow = self.shared.generations.get(pack, *number)?;
-            let destinations = flow.manifest().destinations.clone();
-            Some(destinations.into_iter().map(|destination| (pack.clone(), destination)))
-        };
-        open.iter().filter_map(named).flatten().collect()
+        let mut named = Vec::new();
+        for (pack, number) in open {
+            if let Some(flow) = self.shared.generations.get(&pack, number) {
+                named
+                    .extend(flow.manifest().destinations.iter().map(|destination| (pack.clone(), destination.clone())));
+            }
+        }
+        named
     }
 
     /// Whether this host works a tenant's events off.

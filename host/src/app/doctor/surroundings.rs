@@ -116,7 +116,7 @@ fn is_to_be_made(launch: &Launch) -> bool {
 
 fn open_secrets(launch: &Launch, env: &Env) -> Result<Secrets, SecretError> {
     if is_to_be_made(launch) {
-        return Ok(Secrets::none(env.clone()));
+        return Secrets::none(env.clone());
     }
     Secrets::open(&directories::secrets(launch), env.clone())
 }

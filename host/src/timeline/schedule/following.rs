@@ -28,7 +28,7 @@ impl Schedule {
         lanes.iter().zip(&self.lanes).any(|(lane, served)| {
             let destination = &lane.name.destination;
             let was = before.ordering_of(destination);
-            let holds = lane.pending > 0 || served.is_busy() || was == Ordering::None;
+            let holds = lane.pending() > 0 || served.is_busy() || was == Ordering::None;
             holds && !lane.is_vacant && was != now.ordering_of(destination)
         })
     }

@@ -102,7 +102,7 @@ async fn limits_change_while_messages_are_in_flight_and_all_of_them_are_accounte
 // LAN-5
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_attempt_is_made_where_the_destination_is_then() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     let keys = json!({"retry_initial_ms": 1_000, "retry_max_ms": 1_000});
     world.set("moved", "fail", keys.clone()).await;
     let running = world.start().await;
