@@ -29,8 +29,8 @@ async fn emit(world: &World, id: &str) -> anyhow::Result<String> {
     let messages: Value = wait::until("both are emitted", messages, both).await?;
     let now = forebay::admin::wire::rfc3339(forebay::env::Env::system().now());
     let due = messages.as_array().into_iter().flatten();
-    let due = due.filter(|message| message["due_at"].as_str().is_some_and(|due_at| due_at <= now.as_str()));
-    Ok(due.last().and_then(|message| message["id"].as_str()).expect("one of them is due").to_owned())
+    let mut due = due.filter(|message| message["due_at"].as_str().is_some_and(|due_at| due_at <= now.as_str()));
+    Ok(due.next_back().and_then(|message| message["id"].as_str()).expect("one of them is due").to_owned())
 }
 
 async fn until_arrived(world: &World, count: usize) -> anyhow::Result<()> {
