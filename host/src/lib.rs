@@ -7,6 +7,7 @@
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod rig;
 
 pub mod admin;
 pub mod supervise;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, ensure};
-use forebay::cli::rig::http::{self, Answer};
+use forebay::rig::http::{self, Answer};
 use serde_json::Value;
 
 use crate::wait;

@@ -1,7 +1,6 @@
-//! Real webhook bodies. They lie beside the project, or where `FOREBAY_CASES` says; the suites that want them fall back
-//! to the github pack's own fixtures, so that a checkout alone can run every test.
+//! Real webhook bodies, from `tests/cases`.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use bytes::Bytes;
 
@@ -18,12 +17,10 @@ pub struct Case {
 
 /// Every GitHub body at hand, in order of name.
 pub fn github() -> Vec<Case> {
-    let folders = [
-        std::env::var_os("FOREBAY_CASES").map(PathBuf::from).unwrap_or_else(|| paths::root().join("../shared/cases")),
-        paths::root().join("guest-examples"),
-    ];
-    let found = folders.iter().map(|folder| bodies(&folder.join("github"))).find(|cases| !cases.is_empty());
-    found.expect("the github pack has fixtures")
+    let folder = paths::root().join("tests/cases/github");
+    let cases = bodies(&folder);
+    assert!(!cases.is_empty(), "{} holds bodies", folder.display());
+    cases
 }
 
 /// The body of one event.
@@ -32,11 +29,11 @@ pub fn github_body(event: &str) -> Bytes {
     case.unwrap_or_else(|| panic!("there is no case for `{event}`")).body
 }
 
-fn bodies(folder: &std::path::Path) -> Vec<Case> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut cases: Vec<Case> = entries
+fn bodies(folder: &Path) -> Vec<Case> {
+    let mut cases: Vec<Case> = std::fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{} cannot be read: {error}", folder.display()))
         .filter_map(|entry| {
-            let path = entry.ok()?.path();
+            let path = entry.expect("its entries can be read").path();
             let event = path.file_stem()?.to_str()?.to_owned();
             (path.extension()? == "json")
                 .then(|| Case { event, body: std::fs::read(&path).expect("it can be read").into() })

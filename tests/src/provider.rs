@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay::cli::rig::github::{Delivery, push_body};
-use forebay::cli::rig::http::Connection;
-use forebay::cli::rig::site::NAMESPACE;
 use forebay::env::{self, Env};
 use forebay::model::time::Timestamp;
+use forebay::rig::github::{Delivery, push_body};
+use forebay::rig::http::Connection;
+use forebay::rig::site::NAMESPACE;
 use http::StatusCode;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use forebay::cli::rig::receiver::Received;
-use forebay::cli::rig::sink::Sink;
-use forebay::cli::rig::site::DESTINATION_SECRET;
+use forebay::rig::receiver::Received;
+use forebay::rig::sink::Sink;
+use forebay::rig::site::DESTINATION_SECRET;
 
 /// Everything that arrived, by `webhook-id`. Fails if anything was not signed as it should be, or if two attempts of
 /// one message differ in their bodies.

@@ -1,7 +1,7 @@
 //! A request that holds a place of the admission budget for as long as a suite wants it to.
 
 use bytes::Bytes;
-use forebay::cli::rig::site::NAMESPACE;
+use forebay::rig::site::NAMESPACE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use bytes::Bytes;
 use forebay::admin::wire;
-use forebay::cli::rig::github::Delivery;
-use forebay::cli::rig::http::{Answer, Connection};
-use forebay::cli::rig::process::HostProcess;
-use forebay::cli::rig::sink::Sink;
-use forebay::cli::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use forebay::env::Env;
+use forebay::rig::github::Delivery;
+use forebay::rig::http::{Answer, Connection};
+use forebay::rig::process::HostProcess;
+use forebay::rig::sink::Sink;
+use forebay::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 
 use serde_json::Value;
 

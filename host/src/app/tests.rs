@@ -2,9 +2,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::cli::rig::http;
 use crate::config::InboundConfig;
 use crate::execute::SLOTS_SAFE_MAX;
+use crate::rig::http;
 
 /// How long a stop may take: as long as in production.
 const TIMEOUT: Duration = Duration::from_secs(25);

@@ -6,7 +6,6 @@
 
 pub mod bench;
 pub mod demo;
-pub mod rig;
 
 mod client;
 mod config;

@@ -9,9 +9,9 @@ use super::client::refusal;
 use super::exit::Failure;
 use super::message::parse_delay_ms;
 use super::output::{Table, fields, printable_lines};
-use super::rig;
 use super::{Cli, run};
 use crate::app::{App, Config, FlagSetting, Launch, Running, Sources};
+use crate::rig;
 
 fn parse(line: &str) -> Result<Cli, String> {
     Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())

@@ -1,6 +1,6 @@
 //! The store's errors, divided by what the caller can do about them.
 
-use super::dialect::is_unstorable;
+use super::engine::dialect::is_unstorable;
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, Clone, thiserror::Error)]

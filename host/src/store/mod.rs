@@ -11,95 +11,37 @@
 //!   nothing and is told so.
 //! - `now` is a parameter.
 
-mod actions;
-mod change;
-mod claim;
-mod counters;
-mod destinations;
-mod draining;
-mod enqueue;
+mod engine;
 mod error;
-mod exact;
-mod finish;
-mod gates;
-mod inspect;
-mod installing;
+
 mod messages;
 mod packs;
-mod peek;
-mod replay;
-mod runtimes;
-mod shard_checkpoints;
 mod shards;
-mod stats;
-mod sweep;
-mod time;
-mod withdrawals;
-
-mod behaviour;
-mod checkpoint;
-mod confirm;
-mod coverage;
-mod durability;
-mod examine;
-mod file;
-mod group;
-mod kinds;
-mod link;
-mod patience;
-mod readers;
-mod schema;
-mod server;
-mod task;
-mod transact;
+mod work;
 mod writer;
 
-mod authority;
-mod claiming;
-mod finalize;
-mod handoff;
-mod lane;
-mod listing;
-mod materialize;
-mod outbox;
-mod projection;
-mod records;
-mod transitions;
+mod look;
+mod upkeep;
 
-mod connection;
-mod dialect;
-mod sequences;
-mod statement;
-mod stored;
-mod unit;
-
-#[cfg(test)]
-mod loss;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use change::QueueMark;
-pub use claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
-pub use confirm::{CoverageWatch, Gap, GapKind};
-pub use counters::Miscount;
-pub use coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX, RouteRules, RulesOf};
-pub use destinations::{
-    DestinationChange, DestinationChanged, DestinationRow, DestinationWish, PENDING_COUNTED_MAX, Pending,
-};
-pub use draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
-pub use enqueue::{Delivery, Enqueued, NewEvent};
+pub use engine::patience::Patience;
+pub use engine::readers::PoolWaits;
+pub use engine::schema::{MigrationReport, is_missing, migrate};
+pub use engine::server::DatabaseUrl;
 pub use error::StoreError;
-pub use exact::{Claimable, ExactStats};
-pub use examine::{Behaviour, Contents, Examination, Examined, Repair, ServerFacts, examine, repair};
-pub use finish::{Disposition, Finish, Finished, Successor};
-pub use gates::{GateChange, GateRow, SetBy};
-pub use inspect::{
+pub use look::exact::{Claimable, ExactStats};
+pub use look::inspect::{
     ActionDetail, EventDetail, EventFilter, EventSummary, MessageDetail, MessageFilter, MessageSummary, PAGE_ROWS_MAX,
     Page, PageRequest, ProjectionPart, WorkItemDetail,
 };
-pub use listing::SCAN_ROWS_MAX;
+pub use look::listing::SCAN_ROWS_MAX;
+pub use look::peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
+pub use look::queue_mark::QueueMark;
+pub use look::stats::Stats;
 pub use messages::{
     Admission, AdmissionRequest, Cancelled, FeedPage, OutcomeRecord, Payload, Redriven, Rescheduled, Resolution,
     Resolved,
@@ -107,22 +49,28 @@ pub use messages::{
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
-pub use patience::Patience;
-pub use peek::{PEEK_ROWS_MAX, PeekRequest, Peeked, PeekedItem, Standing};
-pub use readers::PoolWaits;
-pub use replay::Replayed;
-pub use runtimes::{RUNTIMES_MAX, Runtimes};
-pub use schema::{MigrationReport, is_missing, migrate};
-pub use server::DatabaseUrl;
-pub use shard_checkpoints::CheckpointRow;
+pub use shards::checkpoints::CheckpointRow;
+pub use shards::database_time::DatabaseTime;
+pub use shards::destinations::{
+    DestinationChange, DestinationChanged, DestinationRow, DestinationWish, PENDING_COUNTED_MAX, Pending,
+};
+pub use shards::gates::{GateChange, GateRow, SetBy};
+pub use shards::runtimes::{RUNTIMES_MAX, Runtimes};
+pub use shards::withdrawals::Withdrawal;
 pub use shards::{ShardId, ShardLease, ShardRow};
-pub use stats::Stats;
-pub use sweep::{Sweep, SweepCursor};
 #[cfg(test)]
 pub(crate) use tests::tamper::Tampering;
-pub use time::DatabaseTime;
-pub use transact::describe;
-pub use withdrawals::Withdrawal;
+pub use upkeep::confirm::{CoverageWatch, Gap, GapKind};
+pub use upkeep::counters::Miscount;
+pub use upkeep::coverage::{CoverageGap, CoverageRepair, GAP_EVENTS_SHOWN_MAX, RouteRules, RulesOf};
+pub use upkeep::examine::{Behaviour, Contents, Examination, Examined, Repair, ServerFacts, examine, repair};
+pub use work::claim::{CLAIM_ROWS_MAX, ClaimRequest, ProcessingRows, Renewal};
+pub use work::draining::{DRAIN_ROWS_MAX, DrainTarget, Drained};
+pub use work::enqueue::{Delivery, Enqueued, NewEvent};
+pub use work::finish::{Disposition, Finish, Finished, Successor};
+pub use work::replay::Replayed;
+pub use work::sweep::{Sweep, SweepCursor};
+pub use writer::transact::describe;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -131,11 +79,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-use self::link::Link;
-use self::readers::{Reader, Readers};
-use self::schema::Directory;
-use self::server::Server;
-use self::stored::values;
+use self::engine::readers::{Reader, Readers};
+use self::engine::schema::{self, Directory};
+use self::engine::server::Server;
+use self::engine::values::values;
+use self::writer::link::Link;
 use self::writer::{Control, Writer, WriterParts};
 use crate::env::{self, Env};
 

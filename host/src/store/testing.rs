@@ -9,8 +9,8 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-pub(crate) use super::loss::Loss;
-use super::readers::Reader;
+use super::engine::readers::Reader;
+pub(crate) use super::writer::loss::Loss;
 use super::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installed, Installing, LeaseTime, NewEvent,
     Patience, PeekRequest, Store, StoreOptions,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use forebay::cli::rig::mariadb::MariaDb;
 use forebay::env;
+use forebay::rig::mariadb::MariaDb;
 use forebay_tests::audit;
 use forebay_tests::canceller::Canceller;
 use forebay_tests::provider::Providers;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command as StdCommand, Stdio};
 
-use forebay::cli::rig::process::free_address;
+use forebay::rig::process::free_address;
 use forebay_tests::{paths, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
-use forebay::cli::rig::http::{Answer, Connection};
-use forebay::cli::rig::providers::Provider;
-use forebay::cli::rig::sink::Sink;
-use forebay::cli::rig::site::{NAMESPACE, destination};
 use forebay::env::Env;
+use forebay::rig::http::{Answer, Connection};
+use forebay::rig::providers::Provider;
+use forebay::rig::sink::Sink;
+use forebay::rig::site::{NAMESPACE, destination};
 use forebay_tests::fixture::{self, Fixture};
 use forebay_tests::received;
 use forebay_tests::world::{DESTINATION, World, event_ids};

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use forebay::cli::rig::github::push_body;
-use forebay::cli::rig::receiver::Reply;
+use forebay::rig::github::push_body;
+use forebay::rig::receiver::Reply;
 use forebay_tests::admin::count;
 use forebay_tests::world::{World, signed};
 use forebay_tests::{received, wait};

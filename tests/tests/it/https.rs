@@ -1,6 +1,6 @@
 //! Messages to a destination that is reached by HTTPS only.
 
-use forebay::cli::rig::github::push_body;
+use forebay::rig::github::push_body;
 use forebay_tests::received;
 use forebay_tests::tls::{TlsFront, authority};
 use forebay_tests::wait;

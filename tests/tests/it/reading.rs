@@ -9,8 +9,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Context;
-use forebay::cli::rig::sink::Sink;
-use forebay::cli::rig::site::destination;
+use forebay::rig::sink::Sink;
+use forebay::rig::site::destination;
 use forebay_tests::hubspot::{self, Behaviour, HubSpot, PUBLIC_URL, change};
 use forebay_tests::world::{World, event_ids};
 use forebay_tests::{paths, wait};

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use forebay::cli::rig::github::push_body;
-use forebay::cli::rig::http::Connection;
-use forebay::cli::rig::site::NAMESPACE;
 use forebay::env;
 use forebay::guest::PackFile;
+use forebay::rig::github::push_body;
+use forebay::rig::http::Connection;
+use forebay::rig::site::NAMESPACE;
 use forebay_tests::world::{World, event_ids, signed};
 use forebay_tests::{paths, wait};
 use http::StatusCode;
@@ -95,7 +95,7 @@ async fn fifty_activations_under_load_lose_nothing_and_leave_nothing_behind() ->
     };
     wait::until("all but the last are retired", retired, |count| *count == ACTIVATIONS as usize).await?;
     let held = async || {
-        let metrics = forebay::cli::rig::http::get(world.admin().address, "/metrics").await?;
+        let metrics = forebay::rig::http::get(world.admin().address, "/metrics").await?;
         let text = String::from_utf8(metrics.body.to_vec())?;
         let value = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok()).context("there is one")

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use forebay::cli::rig::github::push_body;
-use forebay::cli::rig::http::Connection;
-use forebay::cli::rig::receiver::Reply;
-use forebay::cli::rig::site::NAMESPACE;
 use forebay::env;
+use forebay::rig::github::push_body;
+use forebay::rig::http::Connection;
+use forebay::rig::receiver::Reply;
+use forebay::rig::site::NAMESPACE;
 use forebay_tests::admin::count;
 use forebay_tests::unfinished::{REQUESTS_IN_FLIGHT, Unfinished};
 use forebay_tests::world::{World, event_ids, signed};
@@ -129,7 +129,7 @@ async fn a_second_signal_ends_it_at_once_and_loses_nothing() -> anyhow::Result<(
     let host = world.take_host()?;
     host.signal(Signal::TERM)?;
     let draining = async || {
-        let answer = forebay::cli::rig::http::get(world.site.host.admin, "/readyz").await;
+        let answer = forebay::rig::http::get(world.site.host.admin, "/readyz").await;
         Ok(answer.map(|answer| answer.status).ok())
     };
     wait::until("it drains", draining, |status| *status != Some(StatusCode::OK)).await?;

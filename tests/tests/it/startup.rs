@@ -86,8 +86,8 @@ async fn a_second_host_on_the_same_data_stops_and_harms_nothing() -> anyhow::Res
     let first = world.take_host()?;
     let log_of_the_first = std::fs::read_to_string(&world.site.host.log)?;
     let addresses = (world.site.host.intake, world.site.host.admin);
-    world.site.host.intake = forebay::cli::rig::process::free_address()?;
-    world.site.host.admin = forebay::cli::rig::process::free_address()?;
+    world.site.host.intake = forebay::rig::process::free_address()?;
+    world.site.host.admin = forebay::rig::process::free_address()?;
     let log = refuses_to_start(&world).await?;
     assert!(log.contains("another") || log.contains("in use"), "{log}");
     (world.site.host.intake, world.site.host.admin) = addresses;

@@ -108,3 +108,24 @@ fn documents_speak_of_the_product_only() {
     }
     nothing_found(findings, "these lines speak of a machine or of work to come:");
 }
+
+#[test]
+fn a_clone_needs_nothing_beside_itself() {
+    let outside = [concat!("/wo", "rk/"), concat!("../sh", "ared")];
+    let mut texts: Vec<Source> = ["rs", "md", "toml"].into_iter().flat_map(files).collect();
+    for path in ["Makefile", ".ci/js-guest", ".ci/run", ".ci/setup"] {
+        let text = std::fs::read_to_string(root().join(path)).expect("it is there, and text");
+        texts.push(Source { path: path.to_owned(), text });
+    }
+    let mut findings = Vec::new();
+    for file in texts {
+        for (at, line) in file.text.lines().enumerate() {
+            // What begins with a slash is a path only where nothing goes before it.
+            let is_path = |at: usize| !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '.');
+            if outside.iter().flat_map(|outside| line.match_indices(outside)).any(|(at, _)| is_path(at)) {
+                findings.push(format!("{}:{}: {line}", file.path, at + 1));
+            }
+        }
+    }
+    nothing_found(findings, "these lines name a path outside the repository:");
+}

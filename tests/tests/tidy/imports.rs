@@ -4,7 +4,7 @@
 use super::source::{Source, files, nothing_found};
 
 /// What each module of the host may import of the others.
-const MODULES: [(&str, &[&str]); 18] = [
+const MODULES: [(&str, &[&str]); 19] = [
     ("main", &["cli"]),
     (
         "cli",
@@ -20,6 +20,7 @@ const MODULES: [(&str, &[&str]); 18] = [
             "lanes",
             "model",
             "publish",
+            "rig",
             "secrets",
             "store",
             "supervise",
@@ -27,6 +28,7 @@ const MODULES: [(&str, &[&str]); 18] = [
             "timeline",
         ],
     ),
+    ("rig", &["env", "model"]),
     (
         "app",
         &[

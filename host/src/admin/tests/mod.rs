@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{AdminOptions, AdminParts, Stage, serve};
-use crate::cli::rig::http::{Answer, Connection};
 use crate::env;
 use crate::model::time::Timestamp;
+use crate::rig::http::{Answer, Connection};
 use crate::secrets::Secret;
 use crate::store::Store;
 use crate::store::testing::Fixture;

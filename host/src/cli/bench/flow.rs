@@ -15,11 +15,11 @@ use serde_json::Value;
 use super::Shared;
 use super::load::{self, Load};
 use super::report::{Admitted, Machine};
-use crate::cli::rig::http;
-use crate::cli::rig::process::HostCommand;
-use crate::cli::rig::receiver::{Receiver, Reply};
-use crate::cli::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use crate::env::{self, Env};
+use crate::rig::http;
+use crate::rig::process::HostCommand;
+use crate::rig::receiver::{Receiver, Reply};
+use crate::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 
 /// Between two looks at whether everything is done.
 const LOOK: Duration = Duration::from_millis(50);

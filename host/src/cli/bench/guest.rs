@@ -15,7 +15,6 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
 
 use super::report::Machine;
-use crate::cli::rig::github::push_body;
 use crate::env::{self, Env};
 use crate::guest::{Bare, Ceilings, GuestHost, GuestOptions, LoadedGeneration, PackFile, Prepared, long_calls_max};
 use crate::model::event::{Event, Header};
@@ -23,6 +22,7 @@ use crate::model::ids::{EventId, ReceiptId};
 use crate::model::pack::GenerationNumber;
 use crate::model::reading::RecordedReads;
 use crate::model::time::Timestamp;
+use crate::rig::github::push_body;
 
 /// The bodies that are measured, in bytes.
 const BODIES: [usize; 2] = [1_000, 6_900];

@@ -13,9 +13,9 @@ use tokio::process::{Child, Command};
 use super::Shared;
 use super::load::{self, Load};
 use super::report::{Admitted, Machine};
-use crate::cli::rig::github::Delivery;
-use crate::cli::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 use crate::env::Env;
+use crate::rig::github::Delivery;
+use crate::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::Context;
 use http::StatusCode;
 
-use crate::cli::rig::github::{Delivery, push_body};
-use crate::cli::rig::http::Connection;
 use crate::env::{self, Env};
+use crate::rig::github::{Delivery, push_body};
+use crate::rig::http::Connection;
 
 /// Repositories that pushes come from: each is a source key of its own.
 const REPOSITORIES: usize = 512;

@@ -91,6 +91,6 @@ pub async fn run(arguments: BenchArguments, env: &Env) -> anyhow::Result<()> {
         What::Drr(arguments) => drr::run(&arguments, env),
         What::Timeline(arguments) => timeline::run(arguments, env).await,
         What::Neighbours(arguments) => neighbours::run(arguments, env).await,
-        What::ServeBaseline { data } => baseline::serve(&data, super::rig::site::GITHUB_SECRET.as_bytes()).await,
+        What::ServeBaseline { data } => baseline::serve(&data, crate::rig::site::GITHUB_SECRET.as_bytes()).await,
     }
 }

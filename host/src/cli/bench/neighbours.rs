@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::outbound::{Answer, Lateness, Outbound, message};
 use super::queue::{self, Database, On};
 use super::report::Machine;
-use crate::cli::rig::mariadb::MariaDb;
 use crate::env::Env;
 use crate::model::message::NewMessage;
+use crate::rig::mariadb::MariaDb;
 
 /// Lanes in all: three of them are noisy.
 const QUIET: usize = 97;

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
-use crate::cli::rig::mariadb::MariaDb;
 use crate::env::{self, Env};
 use crate::model::destination::{Destination, Destinations, LaneLimits};
 use crate::model::destination_lane::Ordering;
@@ -27,6 +26,7 @@ use crate::model::reading::RunRecord;
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, NativeAnswer, NativeCall, Publisher};
+use crate::rig::mariadb::MariaDb;
 use crate::store::{CLAIM_ROWS_MAX, Disposition, Finish, Finished};
 use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, Timeline, TimelineOptions};
 

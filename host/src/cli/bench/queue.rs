@@ -12,7 +12,6 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::cli::rig::mariadb::MariaDb;
 use crate::env::Env;
 use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
@@ -20,6 +19,7 @@ use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::reading::RunRecord;
 use crate::model::work_item::{ClaimedWorkItem, WorkType};
+use crate::rig::mariadb::MariaDb;
 use crate::store::{
     ClaimRequest, Delivery, Disposition, Enqueued, Finish, Finished, Installing, LeaseTime, NewEvent, Patience, Store,
     StoreOptions,

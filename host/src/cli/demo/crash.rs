@@ -11,11 +11,11 @@ use tokio::sync::watch;
 
 use super::{Stage, event_id, say};
 use crate::admin::wire::Stats;
-use crate::cli::rig::github::{Delivery, push_body};
-use crate::cli::rig::http::Connection;
-use crate::cli::rig::process::HostProcess;
-use crate::cli::rig::site::{GITHUB_SECRET, NAMESPACE};
 use crate::env;
+use crate::rig::github::{Delivery, push_body};
+use crate::rig::http::Connection;
+use crate::rig::process::HostProcess;
+use crate::rig::site::{GITHUB_SECRET, NAMESPACE};
 
 /// Deliveries of the crowd.
 const CROWD: usize = 400;

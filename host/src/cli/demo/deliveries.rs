@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::rig::github::Delivery;
-use crate::cli::rig::site::GITHUB_SECRET;
+use crate::rig::github::Delivery;
+use crate::rig::site::GITHUB_SECRET;
 
 /// A delivery, and what must become of it.
 pub(super) struct Scripted {

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::outcome::parse_time;
 use super::{Admitted, Stage, say};
-use crate::cli::rig::http::{self as rig_http, Answer};
 use crate::env;
+use crate::rig::http::{self as rig_http, Answer};
 
 /// How far ahead the first reminder is moved.
 const DELAY: Duration = Duration::from_millis(1_500);

@@ -18,12 +18,12 @@ use http::StatusCode;
 
 use self::deliveries::{Expected, Scripted};
 use crate::admin::wire;
-use crate::cli::rig::github::Delivery;
-use crate::cli::rig::http::{self as rig_http, Answer, Connection};
-use crate::cli::rig::process::HostProcess;
-use crate::cli::rig::sink::Sink;
-use crate::cli::rig::site::{LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 use crate::env::Env;
+use crate::rig::github::Delivery;
+use crate::rig::http::{self as rig_http, Answer, Connection};
+use crate::rig::process::HostProcess;
+use crate::rig::sink::Sink;
+use crate::rig::site::{LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 
 /// What the demonstration's host is told beyond the defaults: leases so short that one sees a killed host's work taken
 /// up again, and retries that follow soon.

@@ -6,9 +6,9 @@ use anyhow::{Context, bail, ensure};
 
 use super::{Admitted, Stage, say};
 use crate::admin::wire::{EventDetail, MessageSummary, WorkItem};
-use crate::cli::rig::site::DESTINATION_SECRET;
 use crate::env;
 use crate::model::time::Timestamp;
+use crate::rig::site::DESTINATION_SECRET;
 
 /// How long an event may take until it is done and what it emitted for now has arrived.
 const SETTLE_MAX: Duration = Duration::from_secs(30);

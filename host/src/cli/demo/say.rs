@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::cli::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
+use crate::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 
 /// The heading of an act.
 pub(super) fn act(number: u32, title: &str) {

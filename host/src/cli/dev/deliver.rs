@@ -15,9 +15,9 @@ use crate::admin::wire;
 use crate::cli::client::Client;
 use crate::cli::exit::Failure;
 use crate::cli::fixture::{self, Fixture};
-use crate::cli::rig::http::{Answer, Connection};
 use crate::env::{self, Env};
 use crate::model::pack::Manifest;
+use crate::rig::http::{Answer, Connection};
 
 /// How long the outcome of one fixture is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -33,12 +33,12 @@ use super::client::Client;
 use super::exit::Failure;
 use super::fixture;
 use super::output::{print, printable_lines};
-use super::rig::receiver::{Received, Receiver, Reply};
 use super::serve::Signals;
 use crate::app::{App, Config, FlagSetting, Launch, Running, Sources};
 use crate::env::{self, Env};
 use crate::guest::parse_manifest;
 use crate::model::pack::Manifest;
+use crate::rig::receiver::{Received, Receiver, Reply};
 use crate::telemetry;
 
 const HELP: &str = "\

@@ -9,8 +9,8 @@ use http::StatusCode;
 
 use super::say;
 use crate::cli::fixture::RecordedAnswer;
-use crate::cli::rig::receiver::{Received, Receiver, Reply};
 use crate::guest::ReadResponse;
+use crate::rig::receiver::{Received, Receiver, Reply};
 
 /// Answers still to be given, by pack and reader.
 type Answers = BTreeMap<(String, String), VecDeque<ReadResponse>>;

@@ -159,9 +159,9 @@ pub(super) fn first_secret(text: &str) -> anyhow::Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::rig::providers::Provider;
     use crate::guest::parse_manifest;
     use crate::model::pack::Manifest;
+    use crate::rig::providers::Provider;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_123);
     const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";

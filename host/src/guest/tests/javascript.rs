@@ -1,9 +1,10 @@
 //! The example pack in JavaScript: another language under the same contract. Where it was not built, because Node.js is
-//! not there, each of these says that it is skipped.
+//! not there, each of these says that it is left out.
 
 use serde_json::json;
 
 use super::*;
+use crate::rig::optional;
 
 /// The pack, if it was built.
 fn pack() -> Option<PackFile> {
@@ -11,7 +12,7 @@ fn pack() -> Option<PackFile> {
     match std::fs::read(&file) {
         Ok(bytes) => Some(PackFile::parse(&bytes).unwrap()),
         Err(_) => {
-            eprintln!("*** SKIPPED: {} is not there; make guests builds it where Node.js is", file.display());
+            optional::left_out("the example pack in JavaScript is not built (make guests builds it where Node.js is)");
             None
         }
     }

@@ -1,7 +1,7 @@
 //! Large backlogs, put into a database with a few statements: what the store would take minutes for.
 
 use super::*;
-use crate::store::stored::values;
+use crate::store::engine::values::values;
 
 /// The first number of what is put here: far above what the store of a test hands out.
 const FIRST: u32 = 10_000_000;

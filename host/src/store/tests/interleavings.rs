@@ -8,7 +8,7 @@ use futures_util::future::join;
 
 use super::*;
 use crate::model::pack::Coalescing;
-use crate::store::stored::values;
+use crate::store::engine::values::values;
 
 /// Connections of this database that wait for a lock.
 const WAITING: &str = "\

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::*;
-use crate::store::schema::{self, Directory};
+use crate::store::engine::schema::{self, Directory};
 
 fn database(directory: &TempDir) -> PathBuf {
     directory.path().join("data").join("forebay.sqlite")

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::cli::rig::mariadb::MariaDb;
+use crate::rig::mariadb::MariaDb;
 use crate::store::DatabaseUrl;
 
 /// An empty database. The first test that wants one starts the server, which ends with the process.

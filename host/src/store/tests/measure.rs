@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::store::sequences::Sequences;
-use crate::store::stored::values;
-use crate::store::unit::{Terms, Unit};
-use crate::store::{claiming, finalize};
+use crate::store::engine::sequences::Sequences;
+use crate::store::engine::values::values;
+use crate::store::work::{claiming, finalize};
+use crate::store::writer::unit::{Terms, Unit};
 
 /// How often an operation is measured. The first time, statements are prepared and pages are read. Also later an engine
 /// may do something beside it now and then, which only ever adds; so the least of several counts.

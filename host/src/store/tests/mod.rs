@@ -25,9 +25,10 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use self::tamper::Tampering;
-use super::dialect::Engine;
-use super::stored::work_state_code;
+use super::engine::dialect::Engine;
+use super::engine::values::work_state_code;
 use super::testing::{Fixture, LEASE, Loss, START, done, env, namespace, options, pack};
+use super::upkeep::{counters, coverage};
 use super::*;
 use crate::env::ManualClock;
 use crate::model::failure::{Failure, FailureClass};

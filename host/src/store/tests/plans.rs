@@ -4,9 +4,10 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::store::statement::Statement;
-use crate::store::stored::values;
-use crate::store::{claiming, draining, finalize, handoff, lane, packs, projection};
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::values;
+use crate::store::packs;
+use crate::store::work::{claiming, draining, finalize, handoff, lane, projection};
 
 /// What is done to tables: lists of values and their sorting are left out.
 async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {

@@ -7,11 +7,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::model::message::{AfterAttempt, NewMessage};
-use crate::store::dialect::is_conflict;
-use crate::store::materialize;
-use crate::store::sequences::Sequences;
-use crate::store::stored::values;
-use crate::store::unit::{Terms, Unit};
+use crate::store::engine::dialect::is_conflict;
+use crate::store::engine::sequences::Sequences;
+use crate::store::engine::values::values;
+use crate::store::work::materialize;
+use crate::store::writer::unit::{Terms, Unit};
 
 pub(super) async fn begin(lease_time: LeaseTime) -> Fixture {
     Fixture::with(|options| {

@@ -7,11 +7,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection as _};
 
 use super::Fixture;
-use crate::store::connection::Connection;
-use crate::store::dialect::Engine;
-use crate::store::server::{Isolation, Server};
-use crate::store::stored::Values;
-use crate::store::{Patience, schema};
+use crate::store::Patience;
+use crate::store::engine::connection::Connection;
+use crate::store::engine::dialect::Engine;
+use crate::store::engine::schema;
+use crate::store::engine::server::{Isolation, Server};
+use crate::store::engine::values::Values;
 
 /// Another connection to a store's database, as a person with a shell has.
 pub(crate) enum Tampering {

@@ -8,9 +8,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::*;
-use crate::store::connection::Connection;
-use crate::store::server::{Isolation, Server};
-use crate::store::stored::values;
+use crate::store::engine::connection::Connection;
+use crate::store::engine::server::{Isolation, Server};
+use crate::store::engine::values::values;
 
 async fn begin(patience: Patience) -> Fixture {
     Fixture::with(|options| {

@@ -1,5 +1,8 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use rocksdb::WriteBatch;
 use tempfile::TempDir;
 
@@ -369,4 +372,69 @@ fn a_key_that_shares_a_lane_goes_on_to_until_nothing_of_that_lane_is_left() {
     let own = number(&mut index, &key("c"), false);
     assert!(exact.contains(&own));
     assert_eq!(number(&mut index, &key("c"), true), own);
+}
+
+/// What is in memory of a line is what its keys say, whatever joins and leaves it in which order, in lanes that keep an
+/// order and in others, and across restarts.
+// TL-1
+#[test]
+fn the_head_of_a_line_is_the_first_of_its_keys_after_any_history() {
+    for seed in 0..40 {
+        let directory = TempDir::new().unwrap();
+        let mut index = created(&directory);
+        let mut random = SmallRng::seed_from_u64(seed);
+        let (mut epoch, mut next) = (1, 0);
+        let is_ordered = seed % 2 == 0;
+        let lane = schedule(&mut index, 0..0);
+        let mut standing: BTreeMap<Position, Entry> = BTreeMap::new();
+        for _ in 0..400 {
+            match random.random_range(0..10) {
+                0..=4 => {
+                    let mut step = index.begin();
+                    for _ in 0..random.random_range(1..=12) {
+                        next += 1;
+                        let eligible_at = DUE_AT + Duration::from_millis(random.random_range(0..50));
+                        let order = is_ordered.then(|| random.random_range(0..30));
+                        let joins = Entry { eligible_at, order, expire_at: None, ..entry(lane, next) };
+                        step.schedule(&joins);
+                        standing.insert(joins.position(), joins);
+                    }
+                    commit(step);
+                }
+                5..=7 => {
+                    let mut step = index.begin();
+                    let mut walk = step.walk(lane);
+                    for _ in 0..random.random_range(1..=20) {
+                        let first = standing.pop_first().map(|(_, entry)| entry);
+                        assert_eq!(walk.head(&mut step).unwrap(), first, "seed {seed}");
+                        let Some(first) = first else { break };
+                        step.claim(&first).unwrap();
+                    }
+                    commit(step);
+                }
+                8 => {
+                    let gone: Vec<Position> =
+                        standing.keys().copied().filter(|_| random.random_bool(0.3)).take(10).collect();
+                    let mut step = index.begin();
+                    for position in gone {
+                        step.withdraw(&standing.remove(&position).unwrap()).unwrap();
+                    }
+                    commit(step);
+                }
+                _ => {
+                    drop(index);
+                    epoch += 1;
+                    index = reopened(&directory, epoch, 0).unwrap();
+                    index.lanes.at(lane).ready_at = None;
+                    let mut step = index.begin();
+                    step.touch(lane);
+                    commit(step);
+                }
+            }
+            assert_eq!(index.lanes()[0].pending(), standing.len() as u64, "seed {seed}");
+            assert_eq!(index.head(lane).unwrap(), standing.values().next().copied(), "seed {seed}");
+            let from = index.lanes()[0].eligible_from();
+            assert_eq!(from, standing.values().next().map(|head| head.eligible_at), "seed {seed}: of a known head");
+        }
+    }
 }

@@ -248,7 +248,7 @@ async fn new_work_is_told() {
 // CLM-2: what decides stands on the WorkItem's row.
 #[test]
 fn no_statement_of_a_claim_reads_an_event() {
-    let claiming = include_str!("../../claiming.rs");
+    let claiming = include_str!("../../work/claiming.rs");
     for table in ["event", "receipt"] {
         for read in [format!("FROM {table}"), format!("JOIN {table}"), format!("{table}.")] {
             assert!(!claiming.contains(&read), "{read}");

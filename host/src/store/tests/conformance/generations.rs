@@ -168,7 +168,8 @@ async fn work_that_ends_as_dead_lets_its_lanes_go_on_and_can_be_replayed() {
 #[tokio::test]
 async fn chunks_that_no_generation_came_of_are_removed_in_time() {
     let fixture = start().await;
-    let orphan = crate::store::installing::Chunk { digest: [9; 32], position: 0, bytes: large(10), now: fixture.now() };
+    let orphan =
+        crate::store::packs::installing::Chunk { digest: [9; 32], position: 0, bytes: large(10), now: fixture.now() };
     let store = async |chunk| {
         fixture.store.writer.control(|reply| crate::store::writer::Control::StoreChunk(chunk, reply)).await
     };

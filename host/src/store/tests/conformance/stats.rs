@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::model::message::AfterAttempt;
 use crate::model::pack::Coalescing;
-use crate::store::stored::values;
+use crate::store::engine::values::values;
 
 const WORK_TYPES: [WorkType; 2] = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
 

@@ -11,8 +11,9 @@ use http::{Method, Request};
 use http_body_util::Full;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::cli::rig::http::Connection;
 use crate::env;
+use crate::rig::http::Connection;
+use crate::rig::optional;
 
 /// What it is called, unless `MOTO_SERVER` says where it is.
 const NAME: &str = "moto_server";
@@ -25,11 +26,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one that has a bucket of this name. `None`, with the reason on the test's output, where none is
-    /// installed.
+    /// Starts one that has a bucket of this name. `None` where none is installed and the test may be
+    /// left out.
     pub(super) async fn start(bucket: &str) -> Option<Self> {
         let Some(program) = installed() else {
-            println!("skipped: {NAME} is not installed (pip install 'moto[server]'), and MOTO_SERVER names none");
+            optional::left_out("moto_server is not installed (pip install 'moto[server]'), and MOTO_SERVER names none");
             return None;
         };
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();

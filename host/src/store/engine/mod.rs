@@ -1,0 +1,16 @@
+//! How a database is spoken to: connections, statements written once for both engines, values, and the schema.
+//!
+//! Knows nothing of WorkItems, messages or shards; the other folders build on it, and it on none of them.
+
+pub(super) mod connection;
+pub(super) mod dialect;
+pub(super) mod statement;
+pub(super) mod values;
+
+pub(super) mod behaviour;
+pub(super) mod file_identity;
+pub(super) mod patience;
+pub(super) mod readers;
+pub(super) mod schema;
+pub(super) mod sequences;
+pub(super) mod server;

@@ -1,0 +1,212 @@
+//! Statements over many rows. A statement costs a turn of the driver or of the network, whatever it does, so a group of
+//! requests becomes few large ones; and drivers cache prepared statements by their text, so texts come in few sizes.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use super::connection::{Connection, Row};
+use super::dialect::{Conflict, Engine, Lock, Shape, select};
+use super::values::Values;
+
+/// How many rows one statement takes. A smaller set of rows leaves the last ones of the next size NULL: every statement
+/// is written so that a row of NULLs does nothing.
+pub(in crate::store) const SIZES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+/// The rows of the largest statement.
+const SIZE_MAX: usize = SIZES[SIZES.len() - 1];
+
+/// Bytes of values after which a statement takes no more rows: servers bound the packet that a statement comes in.
+const STATEMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A statement whose text contains a list of rows.
+pub(in crate::store) struct Statement {
+    shape: Shape,
+    columns: usize,
+    texts: [[OnceLock<&'static str>; SIZES.len()]; Engine::COUNT],
+}
+
+impl Statement {
+    const fn new(shape: Shape, columns: usize) -> Self {
+        Self { shape, columns, texts: [const { [const { OnceLock::new() }; SIZES.len()] }; Engine::COUNT] }
+    }
+
+    /// Reads what a list of rows names. The list is the table `wanted`, with `columns` columns whose names are in
+    /// `wanted`.
+    pub(in crate::store) const fn select(wanted: &'static str, columns: usize, select: &'static str) -> Self {
+        Self::new(Shape::Select { wanted, select, lock: Lock::None }, columns)
+    }
+
+    /// As [`Statement::select`]: what is there now, and it stays so until the transaction ends.
+    pub(in crate::store) const fn lock(wanted: &'static str, columns: usize, select: &'static str, lock: Lock) -> Self {
+        Self::new(Shape::Select { wanted, select, lock }, columns)
+    }
+
+    /// Stores rows: `into` is the table with its columns, `columns` of them.
+    pub(in crate::store) const fn insert(into: &'static str, columns: usize, conflict: Conflict) -> Self {
+        Self::new(Shape::Insert { into, conflict }, columns)
+    }
+
+    /// Changes the rows of `table` that a list names. The list is called `rows`, its columns `column1` and so on.
+    pub(in crate::store) const fn update(
+        table: &'static str,
+        set: &'static str,
+        rows: &'static str,
+        columns: usize,
+        on: &'static str,
+    ) -> Self {
+        Self::new(Shape::Update { table, set, rows, on }, columns)
+    }
+
+    /// Writes the rows. Returns how many rows of the table that concerned.
+    pub(in crate::store) async fn execute<T>(
+        &'static self,
+        connection: &mut Connection<'_>,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+    ) -> Result<u64, sqlx::Error> {
+        let mut affected = 0;
+        for (text, values) in self.chunks(connection.engine(), rows, bind) {
+            affected += connection.execute(text, values).await?;
+        }
+        Ok(affected)
+    }
+
+    /// Writes the rows, where nobody asks how many that concerned.
+    pub(in crate::store) async fn write<T>(
+        &'static self,
+        connection: &mut Connection<'_>,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+    ) -> Result<(), sqlx::Error> {
+        for (text, values) in self.chunks(connection.engine(), rows, bind) {
+            connection.write(text, values).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the statement over the rows and decodes what it returns, in no particular order.
+    pub(in crate::store) async fn fetch<T, U>(
+        &'static self,
+        connection: &mut Connection<'_>,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+        decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
+    ) -> Result<Vec<U>, sqlx::Error> {
+        let mut reads = Reads::of(connection.engine());
+        let asked = reads.ask(self, rows, bind);
+        reads.answer(connection).await?.decode(asked, decode)
+    }
+
+    /// The text for the statement of that size, a size of [`SIZES`].
+    pub(in crate::store) fn text(&'static self, engine: Engine, size: usize) -> &'static str {
+        let index = SIZES.iter().position(|known| *known == size).expect("a size is one of SIZES");
+        // Once for each statement, engine and size of this program: a bounded number of bytes.
+        self.texts[engine.index()][index].get_or_init(|| self.shape.render(engine, self.columns, size).leak())
+    }
+
+    fn chunks<T>(
+        &'static self,
+        engine: Engine,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+    ) -> impl Iterator<Item = (&'static str, Values)> {
+        let exact = self.shape.wants_all_bound(engine);
+        let bound = rows.into_iter().map(|row| {
+            let mut values = Values::default();
+            bind(&mut values, row);
+            values
+        });
+        let mut bound: VecDeque<Values> = bound.collect();
+        std::iter::from_fn(move || {
+            let fitting = fitting(&bound);
+            let taken = if exact { largest_within(fitting) } else { fitting };
+            let size = SIZES.into_iter().find(|size| taken > 0 && taken <= *size)?;
+            let mut values = Values::default();
+            bound.drain(..taken).for_each(|row| values.append(row));
+            values.pad(size * self.columns);
+            Some((self.text(engine, size), values))
+        })
+    }
+}
+
+/// How many of the first rows one statement takes: at least one, if there is any.
+fn fitting(rows: &VecDeque<Values>) -> usize {
+    let mut bytes = 0;
+    let fits = |row: &&Values| {
+        let first = bytes == 0;
+        bytes += row.weight();
+        first || bytes <= STATEMENT_BYTES_MAX
+    };
+    rows.iter().take(SIZE_MAX).take_while(fits).count()
+}
+
+/// The largest of [`SIZES`] for which there are rows; 0 for none.
+fn largest_within(rows: usize) -> usize {
+    SIZES.into_iter().rev().find(|size| *size <= rows).unwrap_or(0)
+}
+
+/// Reads that do not depend on one another: the embedded database is asked for all of them at once.
+pub(in crate::store) struct Reads {
+    engine: Engine,
+    statements: Vec<(&'static str, Values)>,
+}
+
+/// Which of the answers are those to one read.
+pub(in crate::store) struct Asked(Range<usize>);
+
+/// The rows that were read.
+pub(in crate::store) struct Answered(Vec<Vec<Row>>);
+
+impl Reads {
+    pub(in crate::store) fn of(engine: Engine) -> Self {
+        Self { engine, statements: Vec::new() }
+    }
+
+    /// Asks a statement over the rows, too.
+    pub(in crate::store) fn ask<T>(
+        &mut self,
+        statement: &'static Statement,
+        rows: Vec<T>,
+        bind: impl Fn(&mut Values, T),
+    ) -> Asked {
+        let first = self.statements.len();
+        self.statements.extend(statement.chunks(self.engine, rows, bind));
+        Asked(first..self.statements.len())
+    }
+
+    pub(in crate::store) async fn answer(self, connection: &mut Connection<'_>) -> Result<Answered, sqlx::Error> {
+        if self.statements.is_empty() {
+            return Ok(Answered(Vec::new()));
+        }
+        connection.fetch_each(self.statements).await.map(Answered)
+    }
+}
+
+impl Answered {
+    /// Decodes what one read gave, in no particular order.
+    pub(in crate::store) fn decode<U>(
+        &self,
+        asked: Asked,
+        decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
+    ) -> Result<Vec<U>, sqlx::Error> {
+        self.0[asked.0].iter().flatten().map(decode).collect()
+    }
+}
+
+/// A statement with no list of rows in it.
+pub(in crate::store) struct Text {
+    written: &'static str,
+    rendered: [OnceLock<&'static str>; Engine::COUNT],
+}
+
+impl Text {
+    pub(in crate::store) const fn new(written: &'static str) -> Self {
+        Self { written, rendered: [const { OnceLock::new() }; Engine::COUNT] }
+    }
+
+    /// What is said to the engine.
+    pub(in crate::store) fn of(&'static self, engine: Engine) -> &'static str {
+        self.rendered[engine.index()].get_or_init(|| select(engine, self.written).leak())
+    }
+}

@@ -1,0 +1,111 @@
+//! Exact statistics: the rows themselves, judged as a claim judges them: by due time, lease, the heads of lanes and the
+//! activation of projections. Their cost grows with the tables.
+//!
+//! An Event is spoken for by the WorkItem that its delivery brought, and only by that one; one that has none is counted
+//! for itself. A replay is a WorkItem of its own.
+
+use super::stats::Stats;
+use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
+use crate::store::engine::connection::database_now;
+use crate::store::engine::values::values;
+use crate::store::{Store, StoreError};
+
+/// What the rows say, and what the counters said at the same moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExactStats {
+    /// How many rows stand in each state, counted.
+    pub rows: Stats,
+    /// The same as the counters have it; anything else than `rows` is a bug, or somebody wrote to the database by hand.
+    pub counters: Stats,
+    /// What a claim could take.
+    pub claimable: Claimable,
+    /// Those among the blocked that are queued behind the active generation of their projection.
+    pub queued: u64,
+    /// Events that have no WorkItem: no claim finds them.
+    pub uncovered: u64,
+}
+
+/// Rows that a claim with enough room would take, by what makes them claimable. Each is the head of its lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Claimable {
+    /// Ready.
+    pub ready: u64,
+    /// Delayed until a time that has come.
+    pub due: u64,
+    /// In work under a lease that ran out.
+    pub stale: u64,
+}
+
+/// The parts of the statement below, by the number in front of each row.
+const WORK_ITEMS: i64 = 0;
+const MESSAGES: i64 = 1;
+const WORK_ITEM_COUNTERS: i64 = 2;
+const MESSAGE_COUNTERS: i64 = 3;
+const QUEUED: i64 = 4;
+
+/// One statement, so that all of it is of one moment. A lease holds to its last millisecond.
+const EXACT: &str = "\
+    SELECT 0, state, claimable, count(*) FROM (\
+    SELECT state, CASE WHEN state IN (0, 4, 5) THEN 0 WHEN state = 2 AND turn > ? THEN 0 WHEN state = 3 AND turn >= ? THEN 0 \
+    WHEN projection_key IS NOT NULL AND projection_active_key IS NULL THEN 0 \
+    WHEN EXISTS (SELECT 1 FROM lane WHERE lane.id IN (work_item.source_lane_id, work_item.delivery_lane_id) \
+    AND lane.head <> work_item.ordinal) THEN 0 ELSE 1 END AS claimable FROM work_item WHERE work_type IN (1, 2)) AS judged GROUP BY state, claimable \
+    UNION ALL SELECT 1, state, 0, count(*) FROM message GROUP BY state \
+    UNION ALL SELECT 2, state, 0, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN (1, 2) \
+    GROUP BY state \
+    UNION ALL SELECT 3, state, 0, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state \
+    UNION ALL SELECT 4, 0, 0, count(*) FROM work_item WHERE work_type IN (1, 2) AND state = 0 \
+    AND projection_key IS NOT NULL AND projection_active_key IS NULL \
+    UNION ALL SELECT 5, 0, 0, count(*) FROM event LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 \
+    WHERE work_item.ordinal IS NULL";
+
+impl Store {
+    /// Counts rows and judges them as of `now`; where leases go by the database's clock, as of its now.
+    pub async fn exact_stats(&self, now: Timestamp) -> Result<ExactStats, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let now = database_now(&mut connection, self.lease_time).await?.unwrap_or(now).as_millis();
+        let mut exact = ExactStats {
+            rows: Stats::zero(),
+            counters: Stats::zero(),
+            claimable: Claimable::default(),
+            queued: 0,
+            uncovered: 0,
+        };
+        for row in connection.fetch_all(EXACT, values![now, now]).await? {
+            let count = row.sum(3)?;
+            match row.value::<i64>(0)? {
+                WORK_ITEMS => {
+                    let state = row.work_state(1)?;
+                    *exact.rows.work_items.entry(state).or_default() += count;
+                    if row.value::<i64>(2)? == 1 {
+                        exact.claimable.add(state, count);
+                    }
+                }
+                MESSAGES => _ = exact.rows.messages.insert(row.message_state(1)?, count),
+                WORK_ITEM_COUNTERS => _ = exact.counters.work_items.insert(row.work_state(1)?, count),
+                MESSAGE_COUNTERS => _ = exact.counters.messages.insert(row.message_state(1)?, count),
+                QUEUED => exact.queued = count,
+                _ => exact.uncovered = count,
+            }
+        }
+        Ok(exact)
+    }
+}
+
+impl Claimable {
+    /// All of them.
+    pub const fn total(self) -> u64 {
+        self.ready + self.due + self.stale
+    }
+
+    fn add(&mut self, state: WorkState, count: u64) {
+        match state {
+            WorkState::Ready => self.ready += count,
+            WorkState::Delayed => self.due += count,
+            WorkState::Processing => self.stale += count,
+            WorkState::Blocked | WorkState::Done | WorkState::Dead => {}
+        }
+    }
+}

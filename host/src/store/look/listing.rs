@@ -1,0 +1,244 @@
+//! Listings, newest first, page by page.
+//!
+//! A page walks down the ordinals from where the last one ended. It looks at no more than [`SCAN_ROWS_MAX`] rows,
+//! whatever the filter: where hardly a row fits a filter that no index serves, a page may hold fewer rows than asked
+//! for, or none, and still says where the next one begins.
+
+use super::inspect::{
+    EventFilter, EventSummary, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest, summary,
+};
+use crate::model::ids::{EventId, MessageId};
+use crate::model::message::MessageState;
+use crate::model::work_item::WorkState;
+use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::dialect::select;
+use crate::store::engine::values::{Values, message_state_code, values, work_state_code};
+use crate::store::messages::entry_columns;
+use crate::store::{Store, StoreError};
+
+/// The most rows of a listing that one page looks at.
+pub const SCAN_ROWS_MAX: i64 = 20_000;
+
+impl Store {
+    /// Lists events, newest first. A page may be short, or empty, and still have a next one.
+    pub async fn list_events(
+        &self,
+        filter: &EventFilter,
+        page: PageRequest<EventId>,
+    ) -> Result<Page<EventSummary, EventId>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let after = page.after.as_ref().map(EventId::as_bytes);
+        let Some(before) = Table::Event.before(&mut connection, after).await? else { return Ok(Page::empty()) };
+        let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
+        let (query, floor) = event_query(filter, before, limit);
+        let rows = query.run(&mut connection).await?;
+        let mut items = rows
+            .iter()
+            .map(|row| {
+                Ok(EventSummary {
+                    id: EventId::from_bytes(row.bytes_16(0)?),
+                    namespace: row.name(1)?,
+                    pack: row.name(2)?,
+                    route: row.name(3)?,
+                    delivery_key: row.value(4)?,
+                    source_key: row.value(5)?,
+                    received_at: row.time(6)?,
+                    body_bytes: row.unsigned(7)?,
+                    state: row.work_state(8)?,
+                    attempt: row.unsigned_32(9)?,
+                    replayed_at: row.optional_time(10)?,
+                })
+            })
+            .collect::<Result<Vec<_>, sqlx::Error>>()?;
+        let next = if rows.len() < limit as usize {
+            Table::Event.at(&mut connection, floor).await?.map(EventId::from_bytes)
+        } else {
+            items.last().map(|item| item.id)
+        };
+        // An event is one item, however many of its actions ended badly.
+        items.dedup_by_key(|item| item.id);
+        Ok(Page { items, next })
+    }
+
+    /// Lists messages, newest first. A page may be short, or empty, and still have a next one.
+    pub async fn list_messages(
+        &self,
+        filter: &MessageFilter,
+        page: PageRequest<MessageId>,
+    ) -> Result<Page<MessageSummary, MessageId>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let after = page.after.as_ref().map(MessageId::as_bytes);
+        let Some(before) = Table::Message.before(&mut connection, after).await? else { return Ok(Page::empty()) };
+        let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
+        let (query, floor) = message_query(filter, before, limit);
+        let rows = query.run(&mut connection).await?;
+        let items = rows.iter().map(summary).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        let next = if items.len() < limit as usize {
+            Table::Message.at(&mut connection, floor).await?.map(MessageId::from_bytes)
+        } else {
+            items.last().map(|item| item.entry.id)
+        };
+        Ok(Page { items, next })
+    }
+}
+
+impl<T, Id> Page<T, Id> {
+    fn empty() -> Self {
+        Self { items: Vec::new(), next: None }
+    }
+}
+
+const EVENT_BENEATH: &str =
+    "SELECT max(ordinal) + 1 FROM event WHERE ordinal < (SELECT ordinal FROM event WHERE id = ?)";
+
+const MESSAGE_BENEATH: &str =
+    "SELECT max(ordinal) + 1 FROM message WHERE ordinal < (SELECT ordinal FROM message WHERE id = ?)";
+
+/// A listing's table.
+#[derive(Clone, Copy)]
+enum Table {
+    Event,
+    Message,
+}
+
+impl Table {
+    /// The ordinal that a page begins below: just above the row that comes next, whatever gap lies before it, so that
+    /// every page looks at a row at least. `None` if no row comes, or if there is no row that the page could follow.
+    async fn before(
+        self,
+        connection: &mut Connection<'_>,
+        after: Option<&[u8; 16]>,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let row = match (self, after) {
+            (Table::Event, None) => connection.fetch_one("SELECT max(ordinal) + 1 FROM event", values![]).await?,
+            (Table::Message, None) => connection.fetch_one("SELECT max(ordinal) + 1 FROM message", values![]).await?,
+            (Table::Event, Some(after)) => connection.fetch_one(EVENT_BENEATH, values![after.as_slice()]).await?,
+            (Table::Message, Some(after)) => connection.fetch_one(MESSAGE_BENEATH, values![after.as_slice()]).await?,
+        };
+        row.value(0)
+    }
+
+    /// The row at which a page that was not filled stopped looking. `None` if it looked at everything.
+    async fn at(self, connection: &mut Connection<'_>, floor: i64) -> Result<Option<[u8; 16]>, sqlx::Error> {
+        let text = match self {
+            Table::Event => "SELECT id FROM event WHERE ordinal >= ? ORDER BY ordinal LIMIT 1",
+            Table::Message => "SELECT id FROM message WHERE ordinal >= ? ORDER BY ordinal LIMIT 1",
+        };
+        if floor <= 0 {
+            return Ok(None);
+        }
+        let row = connection.fetch_optional(text, values![floor]).await?;
+        row.map(|row| row.bytes_16(0)).transpose()
+    }
+}
+
+/// A statement in the making. Its text is made of constants; what is looked for is bound.
+struct Listing {
+    text: String,
+    values: Values,
+}
+
+impl Listing {
+    fn new(text: &'static str) -> Self {
+        Self { text: text.to_owned(), values: Values::default() }
+    }
+
+    fn text(&mut self, text: &'static str) -> &mut Values {
+        self.text.push_str(text);
+        &mut self.values
+    }
+
+    async fn run(self, connection: &mut Connection<'_>) -> Result<Vec<Row>, sqlx::Error> {
+        let text = select(connection.engine(), &self.text);
+        connection.fetch_all(&text, self.values).await
+    }
+}
+
+/// The ordinal that a page does not look below. 0 where an index finds just the rows that fit.
+fn floor(before: i64, indexed: bool) -> i64 {
+    if indexed { 0 } else { (before - SCAN_ROWS_MAX).max(0) }
+}
+
+macro_rules! event_columns {
+    () => {
+        "SELECT event.id, event.namespace, receipt.pack, event.route, event.delivery_key, event.source_key, \
+         receipt.received_at, length(event.body), coalesce(work_item.state, 0), coalesce(work_item.attempt, 0), \
+         work_item.replayed_at FROM "
+    };
+}
+
+/// By Event, each with its WorkItem of type 1. An Event that has none yet stands as blocked.
+const EVENTS: &str = concat!(
+    event_columns!(),
+    "event CROSS JOIN receipt ON receipt.ordinal = event.receipt \
+     LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE event.ordinal < ? AND event.ordinal >= ?"
+);
+
+/// By dead WorkItem that nobody ran again, of which there are few beside all the others.
+const DEAD_EVENTS: &str = concat!(
+    event_columns!(),
+    "work_item CROSS JOIN event ON event.ordinal = work_item.dead_event \
+     CROSS JOIN receipt ON receipt.ordinal = event.receipt \
+     WHERE work_item.dead_event < ? AND work_item.dead_event >= ?"
+);
+
+fn event_query(filter: &EventFilter, before: i64, limit: u32) -> (Listing, i64) {
+    let dead = filter.state == Some(WorkState::Dead);
+    let indexed = match (&filter.namespace, &filter.pack, &filter.route, filter.state) {
+        (_, None, None, None) | (None, None, None, Some(WorkState::Dead)) => true,
+        (_, Some(_), _, _) | (_, _, Some(_), _) | (_, _, _, Some(_)) => false,
+    };
+    let floor = floor(before, indexed);
+    let mut query = Listing::new(if dead { DEAD_EVENTS } else { EVENTS });
+    query.values.push(before).push(floor);
+    if let Some(namespace) = &filter.namespace {
+        query.text(" AND event.namespace = ?").push(namespace.as_str());
+    }
+    if let Some(pack) = &filter.pack {
+        query.text(" AND receipt.pack = ?").push(pack.as_str());
+    }
+    if let Some(route) = &filter.route {
+        query.text(" AND event.route = ?").push(route.as_str());
+    }
+    if let Some(state) = filter.state.filter(|_| !dead) {
+        query.text(" AND work_item.state = ?").push(work_state_code(state));
+    }
+    let order =
+        if dead { " ORDER BY work_item.dead_event DESC LIMIT ?" } else { " ORDER BY event.ordinal DESC LIMIT ?" };
+    query.text(order).push(limit);
+    (query, floor)
+}
+
+const MESSAGES: &str = concat!(
+    "SELECT ",
+    entry_columns!(),
+    ", message.created_at, message.finished_at FROM message WHERE message.ordinal < ? AND message.ordinal >= ?"
+);
+
+fn message_query(filter: &MessageFilter, before: i64, limit: u32) -> (Listing, i64) {
+    // What the index `message_trouble` holds.
+    let troubled = matches!(filter.state, Some(MessageState::Uncertain | MessageState::Dead));
+    let plain = filter.namespace.is_none() && filter.destination.is_none();
+    let floor = floor(before, filter.event_id.is_some() || plain && (troubled || filter.state.is_none()));
+    let mut query = Listing::new(MESSAGES);
+    query.values.push(before).push(floor);
+    if let Some(event_id) = filter.event_id {
+        query.text(" AND message.event_id = ?").id(event_id.as_bytes());
+    }
+    if let Some(namespace) = &filter.namespace {
+        query.text(" AND message.namespace = ?").push(namespace.as_str());
+    }
+    if let Some(destination) = &filter.destination {
+        query.text(" AND message.destination = ?").push(destination.as_str());
+    }
+    if let Some(state) = filter.state {
+        if troubled {
+            query.text(" AND message.state IN (3, 7)");
+        }
+        query.text(" AND message.state = ?").push(message_state_code(state));
+    }
+    query.text(" ORDER BY message.ordinal DESC LIMIT ?").push(limit);
+    (query, floor)
+}

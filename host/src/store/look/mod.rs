@@ -1,0 +1,8 @@
+//! Reads for people and for figures. Nothing is decided by them, and nothing written.
+
+pub(super) mod exact;
+pub(super) mod inspect;
+pub(super) mod listing;
+pub(super) mod peek;
+pub(super) mod queue_mark;
+pub(super) mod stats;

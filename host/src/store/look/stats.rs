@@ -1,0 +1,84 @@
+//! Statistics from incremental counters: the same cost at any backlog.
+//!
+//! They are of the work types that this program knows (1 and 2 in the statements, as claims have them): rows of others
+//! are as invisible here as they are to claims. `ready` has the heads of lanes only, and of projections the active
+//! generations, as claims do; what they leave to `exact` is the time.
+
+use std::collections::BTreeMap;
+
+use crate::model::message::MessageState;
+use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
+use crate::store::engine::values::values;
+use crate::store::{Store, StoreError};
+
+/// How many rows stand in each state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// WorkItems by state; a state that none stands in is 0.
+    pub work_items: BTreeMap<WorkState, u64>,
+    /// Messages by state; a state that none stands in is 0.
+    pub messages: BTreeMap<MessageState, u64>,
+}
+
+/// What the statements below put in front of a count of WorkItems; a count of messages has another number.
+const WORK_ITEMS: i64 = 0;
+
+/// `SIGNED`, because a sum is a decimal number on some engines.
+const COUNTERS: &str = "\
+    SELECT 0, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN (1, 2) GROUP BY state \
+    UNION ALL SELECT 1, state, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state";
+
+const ROWS: &str = "\
+    SELECT 0, state, count(*) FROM work_item WHERE work_type IN (1, 2) GROUP BY state \
+    UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state";
+
+/// When the oldest of the attempts was admitted whose outcome nobody knows. Each engine by an index that holds these
+/// rows.
+const OLDEST_UNCERTAIN_SQLITE: &str = "SELECT min(admitted_at) FROM message WHERE state IN (3, 7) AND state = 3";
+const OLDEST_UNCERTAIN_MYSQL: &str = "\
+    SELECT min(message.admitted_at) FROM shard CROSS JOIN message ON message.shard = shard.id AND message.state = 3";
+
+impl Stats {
+    /// Nothing in any state.
+    pub(in crate::store) fn zero() -> Self {
+        Self {
+            work_items: WorkState::ALL.into_iter().map(|state| (state, 0)).collect(),
+            messages: MessageState::ALL.into_iter().map(|state| (state, 0)).collect(),
+        }
+    }
+}
+
+impl Store {
+    /// Reads the counters.
+    pub async fn stats(&self) -> Result<Stats, StoreError> {
+        self.read_stats(COUNTERS).await
+    }
+
+    /// Counts the rows themselves: its cost grows with the tables.
+    pub async fn count_rows(&self) -> Result<Stats, StoreError> {
+        self.read_stats(ROWS).await
+    }
+
+    /// Since when the message has been uncertain that an operator has been asked about the longest.
+    pub async fn oldest_uncertain(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let text = connection.engine().pick(OLDEST_UNCERTAIN_SQLITE, OLDEST_UNCERTAIN_MYSQL);
+        Ok(connection.fetch_one(text, values![]).await?.optional_time(0)?)
+    }
+
+    /// One statement for both: a commit between two would show a finished item without its messages.
+    async fn read_stats(&self, text: &'static str) -> Result<Stats, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut stats = Stats::zero();
+        for row in reader.connection().fetch_all(text, values![]).await? {
+            if row.value::<i64>(0)? == WORK_ITEMS {
+                stats.work_items.insert(row.work_state(1)?, row.sum(2)?);
+            } else {
+                stats.messages.insert(row.message_state(1)?, row.sum(2)?);
+            }
+        }
+        Ok(stats)
+    }
+}

@@ -1,0 +1,420 @@
+//! The transitions of stored messages: Publish Admission, Publish Outcome, expiry, cancel and reschedule.
+//!
+//! The rows that a group of requests names are read once, every request is decided on them in memory, one after the
+//! other, and what changed is written once, under the predicates that it was decided on.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | `scheduled`, `retry_wait` | `publishing` | admission, under a lease that holds |
+//! | `publishing` | what its attempt came to | outcome, under a lease that is not lost |
+//! | `publishing` | `handed_off`, and a WorkItem beside it | outcome of an action |
+//! | `scheduled`, `retry_wait` | `expired` | expiry, under a lease that is not lost |
+//! | `scheduled`, `retry_wait`, no attempt of which is uncertain | `cancelled`, or `scheduled` in a new generation | command |
+//! | `dead` | `scheduled` in a new generation | redrive |
+//! | `uncertain`; `scheduled`, `retry_wait` after an uncertain attempt | `retry_wait`, `published`, `dead` | what an operator found out |
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::actions::{self, HandedOff};
+use super::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
+use crate::model::ids::MessageId;
+use crate::model::message::{AttemptEnd, Life, MessageState, NotRedriven, Resolution};
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::store::engine::dialect::Lock;
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::{Values, message_state_code};
+use crate::store::error::StoreError;
+use crate::store::shards::{ShardId, ShardLease, Shards};
+use crate::store::work::draining::{ActionDrain, DrainTarget, DrainedRows};
+use crate::store::writer::unit::{Unit, all_written};
+
+/// A shard owner's request about some of its messages.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Owned<T> {
+    pub(in crate::store) lease: ShardLease,
+    pub(in crate::store) items: Vec<T>,
+    pub(in crate::store) now: Timestamp,
+}
+
+/// A wish to cancel.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Cancel {
+    pub(in crate::store) id: MessageId,
+    pub(in crate::store) now: Timestamp,
+}
+
+/// A wish to reschedule.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Reschedule {
+    pub(in crate::store) id: MessageId,
+    pub(in crate::store) to: RescheduleTo,
+}
+
+/// Where a message is moved to.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) enum RescheduleTo {
+    /// This time.
+    At(Timestamp),
+    /// So long after it is moved; by the caller's clock that is `now`.
+    After { delay: Duration, now: Timestamp },
+}
+
+/// A wish to send dead messages again.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Redrive {
+    pub(in crate::store) ids: Vec<MessageId>,
+    pub(in crate::store) now: Timestamp,
+}
+
+/// What an operator found out about an uncertain message.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Resolve {
+    pub(in crate::store) id: MessageId,
+    pub(in crate::store) resolution: Resolution,
+    pub(in crate::store) now: Timestamp,
+}
+
+static LOAD: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
+     message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error, \
+     coalesce(message.line_seq, message.seq), message.action_generation, message.uncertain_attempts \
+     FROM wanted CROSS JOIN message ON message.id = wanted.id",
+    Lock::Update,
+);
+
+static SHARDS: Statement =
+    Statement::select("(id)", 1, "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
+
+static MOVE: Statement = Statement::update(
+    "message",
+    "state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, admitted_at = moved.column8, \
+     status = moved.column9, error = moved.column10, finished_at = moved.column11, uncertain_attempts = moved.column12",
+    "moved",
+    12,
+    "message.ordinal = moved.column1 AND message.state = moved.column2 AND message.generation = moved.column3 \
+     AND message.attempt = moved.column4",
+);
+
+static REMAKE: Statement = Statement::update(
+    "message",
+    "state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, admitted_at = remade.column8, \
+     status = remade.column9, error = remade.column10, finished_at = remade.column11, \
+     uncertain_attempts = remade.column12, seq = remade.column13, generation = remade.column14, \
+     due_at = remade.column15, line_seq = remade.column16",
+    "remade",
+    16,
+    "message.ordinal = remade.column1 AND message.state = remade.column2 AND message.generation = remade.column3 \
+     AND message.attempt = remade.column4",
+);
+
+/// Of rows that are held.
+static REGENERATE: Statement = Statement::update(
+    "message",
+    "action_generation = regenerated.column2",
+    "regenerated",
+    2,
+    "message.ordinal = regenerated.column1 AND message.action_generation IS NOT NULL",
+);
+
+/// A message's row as it is becoming.
+struct Entry {
+    ordinal: i64,
+    shard: ShardId,
+    /// What the row said when it was read: state, generation, attempt.
+    before: (MessageState, u32, u32),
+    life: Life,
+    status: Option<u16>,
+    error: Option<String>,
+    /// Its place in an ordered lane.
+    place: i64,
+    /// The generation that applies it, if it is an action, and whether that is another one than was read.
+    action_generation: Option<GenerationNumber>,
+    action_moved: bool,
+    change: Change,
+}
+
+/// What has to be written of an [`Entry`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Nothing,
+    /// An attempt's progress; its place in the feed stays.
+    Moved,
+    /// A command; it appears in the feed again, and has the place in its lane that it had.
+    Remade,
+    /// A command that begins a new generation: it appears in the feed again, behind everybody else in its lane.
+    Begun,
+}
+
+impl Entry {
+    fn moved(&mut self) {
+        if self.change == Change::Nothing {
+            self.change = Change::Moved;
+        }
+    }
+
+    fn begun(&mut self, generation: u32) -> u32 {
+        self.change = Change::Begun;
+        generation
+    }
+}
+
+/// The shards that messages belong to, which never changes.
+pub(in crate::store) async fn shards_of(unit: &mut Unit<'_>, ids: Vec<MessageId>) -> Result<Vec<ShardId>, sqlx::Error> {
+    let bind = |values: &mut Values, id: MessageId| {
+        values.id(id.as_bytes());
+    };
+    SHARDS.fetch(&mut unit.connection, ids, bind, |row| Ok(ShardId(row.unsigned_16(0)?))).await
+}
+
+/// The messages that a group of requests names, and the shards that they belong to.
+pub(in crate::store) struct Book<'s> {
+    entries: HashMap<MessageId, Entry>,
+    shards: &'s mut Shards,
+    /// What leases are measured by, if the database says it.
+    database_now: Option<Timestamp>,
+}
+
+impl<'s> Book<'s> {
+    pub(in crate::store) async fn load(
+        unit: &mut Unit<'_>,
+        shards: &'s mut Shards,
+        mut ids: Vec<MessageId>,
+    ) -> Result<Self, sqlx::Error> {
+        ids.sort_unstable();
+        ids.dedup();
+        let entries = LOAD
+            .fetch(
+                &mut unit.connection,
+                ids,
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                |row| {
+                    let life = Life {
+                        state: row.message_state(3)?,
+                        generation: row.unsigned_32(4)?,
+                        attempt: row.unsigned_32(5)?,
+                        due_at: row.time(6)?,
+                        eligible_at: row.time(7)?,
+                        expire_at: row.optional_time(8)?,
+                        admitted_at: row.optional_time(9)?,
+                        finished_at: None,
+                        uncertain_attempts: row.unsigned_32(14)?,
+                    };
+                    let entry = Entry {
+                        ordinal: row.value(1)?,
+                        shard: ShardId(row.unsigned_16(2)?),
+                        before: (life.state, life.generation, life.attempt),
+                        life,
+                        status: row.optional_unsigned_16(10)?,
+                        error: row.value(11)?,
+                        place: row.value(12)?,
+                        action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
+                        action_moved: false,
+                        change: Change::Nothing,
+                    };
+                    Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
+                },
+            )
+            .await?
+            .into_iter()
+            .collect();
+        Ok(Self { entries, shards, database_now: unit.terms.database_now })
+    }
+
+    /// What is due and what has expired is decided by the database's time where runtimes share it; else by the
+    /// caller's.
+    fn time(&self, now: Timestamp) -> Timestamp {
+        self.database_now.unwrap_or(now)
+    }
+
+    pub(in crate::store) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
+        let Owned { lease, items, now } = request;
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| {
+            // What the runtime's clock says does not count where runtimes share a database.
+            ownership.admits(&lease, self.database_now.unwrap_or(now))
+        });
+        let admit = |wanted: AdmissionRequest| {
+            if !owned {
+                return Admission::Fenced;
+            }
+            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| entry.shard == lease.shard) else {
+                return Admission::Moved;
+            };
+            let Some(attempt) = entry.life.admit(wanted.generation, now) else { return Admission::Moved };
+            entry.moved();
+            Admission::Admitted { attempt }
+        };
+        Ok(items.into_iter().map(admit).collect())
+    }
+
+    pub(in crate::store) fn record(&mut self, request: Owned<OutcomeRecord>) -> Result<Vec<bool>, StoreError> {
+        let Owned { lease, items, now } = request;
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        let record = |outcome: OutcomeRecord| {
+            let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| owned && entry.shard == lease.shard)
+            else {
+                return false;
+            };
+            let OutcomeRecord { generation, attempt, after, uncertain, spared, status, error, .. } = outcome;
+            if !entry.life.conclude(AttemptEnd { generation, attempt, after, uncertain, spared }, now) {
+                return false;
+            }
+            entry.moved();
+            (entry.status, entry.error) = (status, error);
+            true
+        };
+        Ok(items.into_iter().map(record).collect())
+    }
+
+    pub(in crate::store) fn expire(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<bool>, StoreError> {
+        let Owned { lease, items, now } = request;
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        let expire = |wanted: AdmissionRequest| {
+            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| owned && entry.shard == lease.shard)
+            else {
+                return false;
+            };
+            if !entry.life.expire(wanted.generation, now) {
+                return false;
+            }
+            entry.moved();
+            true
+        };
+        Ok(items.into_iter().map(expire).collect())
+    }
+
+    pub(in crate::store) fn cancel(&mut self, request: Cancel) -> Result<Cancelled, StoreError> {
+        let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Cancelled::NotFound) };
+        if entry.life.state == MessageState::Cancelled {
+            return Ok(Cancelled::Already);
+        }
+        if let Err(too_late) = entry.life.cancel(request.now) {
+            return Ok(Cancelled::TooLate(too_late));
+        }
+        entry.change = Change::Remade;
+        Ok(Cancelled::Cancelled)
+    }
+
+    pub(in crate::store) fn reschedule(&mut self, request: Reschedule) -> Result<Rescheduled, StoreError> {
+        let due_at = match request.to {
+            RescheduleTo::At(due_at) => due_at,
+            RescheduleTo::After { delay, now } => self.time(now) + delay,
+        };
+        let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Rescheduled::NotFound) };
+        Ok(match entry.life.reschedule(due_at) {
+            Ok(generation) => Rescheduled::Rescheduled { generation: entry.begun(generation) },
+            Err(too_late) => Rescheduled::TooLate(too_late),
+        })
+    }
+
+    pub(in crate::store) fn redrive(&mut self, request: Redrive) -> Result<Vec<Redriven>, StoreError> {
+        let now = self.time(request.now);
+        let redrive = |id: MessageId| {
+            let Some(entry) = self.entries.get_mut(&id) else { return Redriven::NotFound };
+            match entry.life.redrive(now) {
+                Ok(generation) => Redriven::Redriven { generation: entry.begun(generation) },
+                Err(NotRedriven::Expired(expire_at)) => Redriven::Expired(expire_at),
+                Err(NotRedriven::NotDead(state)) => Redriven::NotDead(state),
+            }
+        };
+        Ok(request.ids.into_iter().map(redrive).collect())
+    }
+
+    pub(in crate::store) fn resolve(&mut self, request: Resolve) -> Result<Resolved, StoreError> {
+        let now = self.time(request.now);
+        let Some(entry) = self.entries.get_mut(&request.id) else { return Ok(Resolved::NotFound) };
+        Ok(match entry.life.resolve(request.resolution, now) {
+            Ok(()) => {
+                entry.change = Change::Remade;
+                Resolved::Resolved
+            }
+            Err(state) => Resolved::NotUncertain(state),
+        })
+    }
+
+    /// Has actions that wait for a generation applied by another one, or ends them.
+    pub(in crate::store) fn drain(&mut self, request: ActionDrain) -> Result<DrainedRows, StoreError> {
+        let ActionDrain { from, target, ids, now } = request;
+        let mut rows = 0;
+        for id in ids {
+            let waits = |entry: &&mut Entry| entry.life.state.waits() && entry.action_generation == Some(from);
+            let Some(entry) = self.entries.get_mut(&id).filter(waits) else { continue };
+            rows += 1;
+            match target {
+                DrainTarget::Generation(to) => {
+                    entry.action_generation = Some(to);
+                    entry.action_moved = true;
+                }
+                DrainTarget::DeadLetter => {
+                    entry.life.end(MessageState::Dead, now);
+                    entry.error = Some(format!("an operator drained generation {from} and had its work end"));
+                    entry.change = Change::Remade;
+                }
+            }
+        }
+        Ok(DrainedRows(rows))
+    }
+
+    /// Writes what changed.
+    pub(in crate::store) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        let (mut moved, mut remade, mut handed_off) = (Vec::new(), Vec::new(), Vec::new());
+        let mut regenerated = Vec::new();
+        for entry in self.entries.into_values() {
+            let generation = entry.action_generation.filter(|_| entry.action_moved);
+            regenerated.extend(generation.map(|generation| (entry.ordinal, generation)));
+            let changed = match entry.change {
+                Change::Nothing => continue,
+                Change::Moved => &mut moved,
+                Change::Remade | Change::Begun => &mut remade,
+            };
+            unit.count_message(Some(entry.before.0), entry.life.state);
+            if let (MessageState::HandedOff, Some(at)) = (entry.life.state, entry.life.finished_at) {
+                handed_off.push(HandedOff { message: entry.ordinal, at });
+            }
+            changed.push(entry);
+        }
+        write_moved(unit, moved).await?;
+        write_remade(unit, self.shards, remade).await?;
+        REGENERATE
+            .write(&mut unit.connection, regenerated, |values, (ordinal, generation)| {
+                values.push(ordinal).push(generation.0);
+            })
+            .await?;
+        actions::hand_off(unit, handed_off).await
+    }
+}
+
+/// The values of [`MOVE`], with which those of [`REMAKE`] begin.
+fn bind_moved(values: &mut Values, entry: &mut Entry) {
+    let ((state, generation, attempt), life) = (entry.before, entry.life);
+    values.push(entry.ordinal).push(message_state_code(state)).push(i64::from(generation)).push(i64::from(attempt));
+    values.push(message_state_code(life.state)).push(i64::from(life.attempt)).time(life.eligible_at);
+    values.optional_time(life.admitted_at).push(entry.status.map(u32::from)).push(entry.error.take());
+    values.optional_time(life.finished_at).push(life.uncertain_attempts);
+}
+
+async fn write_moved(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
+    let expected = entries.len();
+    let written =
+        MOVE.execute(&mut unit.connection, entries, |values, mut entry| bind_moved(values, &mut entry)).await?;
+    all_written(written, expected)
+}
+
+async fn write_remade(unit: &mut Unit<'_>, shards: &mut Shards, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
+    unit.feed_changed |= !entries.is_empty();
+    let expected = entries.len();
+    let placed = entries.into_iter().map(|entry| (shards.next_seq(entry.shard), entry)).collect();
+    let written = REMAKE
+        .execute(&mut unit.connection, placed, |values, (seq, mut entry)| {
+            bind_moved(values, &mut entry);
+            values.push(seq).push(entry.life.generation).time(entry.life.due_at);
+            values.push(if entry.change == Change::Begun { seq } else { entry.place });
+        })
+        .await?;
+    all_written(written, expected)
+}

@@ -1,0 +1,326 @@
+//! Installed packs: their generations, and which one is active. Also the namespaces.
+//!
+//! How they are written is in `installing`.
+
+pub(super) mod installing;
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use sha2::{Digest, Sha256};
+
+use self::installing::{Activation, CHUNK_BYTES_MAX, Chunk, Installation};
+use crate::model::generation::GenerationStage;
+use crate::model::names::{Namespace, PackName};
+use crate::model::pack::GenerationNumber;
+use crate::model::time::Timestamp;
+use crate::model::work_item::WorkState;
+use crate::store::engine::connection::Row;
+use crate::store::engine::values::values;
+use crate::store::writer::Control;
+use crate::store::{Store, StoreError};
+
+/// The generations of all packs that a listing shows, newest first; older ones are left out.
+pub const GENERATIONS_SHOWN_MAX: u32 = 1_000;
+
+/// Chunks of a component that one read takes.
+const CHUNKS_PER_READ: i64 = 4;
+
+/// A generation that this runtime is to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServingGeneration {
+    /// The pack.
+    pub pack: PackName,
+    /// Its number.
+    pub number: GenerationNumber,
+    /// Whether new events are admitted under it; else unfinished work refers to it.
+    pub active: bool,
+}
+
+/// A generation as it is stored, without its component.
+#[derive(Debug, Clone)]
+pub struct Generation {
+    /// The pack.
+    pub pack: PackName,
+    /// Its number.
+    pub number: GenerationNumber,
+    /// Whether new events are admitted under it.
+    pub active: bool,
+    /// SHA-256 of the pack file.
+    pub digest: [u8; 32],
+    /// SHA-256 of the component; of a generation that was installed before components were stored in chunks, `digest`.
+    pub component_digest: [u8; 32],
+    /// The component's size, in bytes.
+    pub component_bytes: u64,
+    /// When it was installed.
+    pub installed_at: Timestamp,
+    /// When it was last made active, if it ever was.
+    pub activated_at: Option<Timestamp>,
+    /// The manifest's text.
+    pub manifest: String,
+}
+
+/// A generation and what still refers to it.
+#[derive(Debug, Clone)]
+pub struct GenerationStatus {
+    /// The generation.
+    pub generation: Generation,
+    /// Unfinished WorkItems that run on it, by state; states without any are left out.
+    pub unfinished: BTreeMap<WorkState, u64>,
+    /// Actions that it emitted and that are not due yet.
+    pub actions: u64,
+}
+
+/// What an installation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Installed {
+    /// The generation that has this pack file.
+    pub number: GenerationNumber,
+    /// Whether it is new.
+    pub new: bool,
+}
+
+/// What becomes of a generation that is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Installing {
+    /// It is staged: the active one stays.
+    Staged,
+    /// It is active at once, in the same transaction.
+    Active,
+}
+
+/// What an activation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activated {
+    /// It is active now; what was active before.
+    Activated {
+        /// The one before.
+        previous: Option<GenerationNumber>,
+    },
+    /// It was active already.
+    Already,
+    /// Another one is active than the caller thought.
+    Overtaken {
+        /// That one.
+        active: Option<GenerationNumber>,
+    },
+    /// There is no such generation.
+    NotFound,
+}
+
+impl GenerationStatus {
+    /// Where it stands.
+    pub fn stage(&self) -> GenerationStage {
+        let unfinished = self.unfinished.values().sum::<u64>() + self.actions;
+        GenerationStage::of(self.generation.active, self.generation.activated_at.is_some(), unfinished)
+    }
+}
+
+impl Store {
+    /// Makes namespaces known; those that are already known stay as they are.
+    pub async fn ensure_namespaces(&self, names: &[Namespace], now: Timestamp) -> Result<(), StoreError> {
+        let names = names.to_vec();
+        self.writer.control(|reply| Control::EnsureNamespaces(names, now, reply)).await
+    }
+
+    /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest
+    /// is already installed keeps its number.
+    ///
+    /// After a crash in between, nothing refers to the chunks: the same installation uses them, or a later one of any
+    /// pack removes them.
+    pub async fn install_pack(
+        &self,
+        pack: &PackName,
+        digest: [u8; 32],
+        manifest: String,
+        component: Bytes,
+        installing: Installing,
+        now: Timestamp,
+    ) -> Result<Installed, StoreError> {
+        let component_digest: [u8; 32] = Sha256::digest(&component).into();
+        for (position, offset) in (0..).zip((0..component.len()).step_by(CHUNK_BYTES_MAX)) {
+            let bytes = component.slice(offset..component.len().min(offset + CHUNK_BYTES_MAX));
+            let chunk = Chunk { digest: component_digest, position, bytes, now };
+            self.writer.control(|reply| Control::StoreChunk(chunk, reply)).await?;
+        }
+        let component_bytes = component.len() as u64;
+        let pack = pack.clone();
+        let installation = Installation { pack, digest, manifest, component_digest, component_bytes, installing, now };
+        self.writer.control(|reply| Control::Install(installation, reply)).await
+    }
+
+    /// Makes a generation the active one of its pack, or none (`None`): new events are admitted under it from the
+    /// commit on. With `expected`, only if the active one is that.
+    pub async fn activate(
+        &self,
+        pack: &PackName,
+        number: Option<GenerationNumber>,
+        expected: Option<GenerationNumber>,
+        now: Timestamp,
+    ) -> Result<Activated, StoreError> {
+        let activation = Activation { pack: pack.clone(), number, expected, now };
+        self.writer.control(|reply| Control::Activate(activation, reply)).await
+    }
+
+    /// The active generations, and others that unfinished WorkItems or actions refer to, by pack and number.
+    pub async fn serving_generations(&self) -> Result<Vec<ServingGeneration>, StoreError> {
+        let mut reader = self.reader().await?;
+        let rows = reader.connection().fetch_all(SERVING, values![]).await?;
+        let serving = rows.iter().map(|row| {
+            let number = GenerationNumber(row.unsigned_32(1)?);
+            Ok(ServingGeneration { pack: row.name(0)?, number, active: row.value(2)? })
+        });
+        serving.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    /// One generation.
+    pub async fn generation(
+        &self,
+        pack: &PackName,
+        number: GenerationNumber,
+    ) -> Result<Option<Generation>, StoreError> {
+        let mut reader = self.reader().await?;
+        let row = reader.connection().fetch_optional(GENERATION, values![pack.as_str(), number.0]).await?;
+        Ok(row.as_ref().map(generation).transpose()?)
+    }
+
+    /// The generation that has this pack file.
+    pub async fn generation_of_file(
+        &self,
+        pack: &PackName,
+        digest: [u8; 32],
+    ) -> Result<Option<GenerationNumber>, StoreError> {
+        let mut reader = self.reader().await?;
+        let numbers = values![pack.as_str(), digest.as_slice(), pack.as_str()];
+        let row = reader.connection().fetch_one(NUMBERS, numbers).await?;
+        Ok(row.optional_unsigned_32(0)?.map(GenerationNumber))
+    }
+
+    /// The generations of a pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
+    pub async fn generations(&self, pack: &PackName) -> Result<Vec<Generation>, StoreError> {
+        let mut reader = self.reader().await?;
+        let listed = values![pack.as_str(), pack.as_str(), GENERATIONS_SHOWN_MAX];
+        let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
+        rows.iter().map(generation).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    /// All generations with what refers to them, by pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
+    pub async fn list_generations(&self, pack: Option<&PackName>) -> Result<Vec<GenerationStatus>, StoreError> {
+        let mut reader = self.reader().await?;
+        let name = pack.map(|pack| pack.as_str().to_owned());
+        let listed = values![name.clone(), name.clone(), GENERATIONS_SHOWN_MAX];
+        let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
+        let mut unfinished: BTreeMap<(PackName, u32), BTreeMap<WorkState, u64>> = BTreeMap::new();
+        for row in reader.connection().fetch_all(UNFINISHED, values![name.clone(), name]).await? {
+            let count = row.sum(3)?;
+            if count > 0 {
+                unfinished.entry((row.name(0)?, row.unsigned_32(1)?)).or_default().insert(row.work_state(2)?, count);
+            }
+        }
+        let mut actions: BTreeMap<(PackName, u32), u64> = BTreeMap::new();
+        for row in reader.connection().fetch_all(ACTIONS, values![]).await? {
+            actions.insert((row.name(0)?, row.unsigned_32(1)?), row.unsigned(2)?);
+        }
+        let statuses = rows.iter().map(|row| {
+            let generation = generation(row)?;
+            let key = (generation.pack.clone(), generation.number.0);
+            let unfinished = unfinished.remove(&key).unwrap_or_default();
+            Ok(GenerationStatus { generation, unfinished, actions: actions.remove(&key).unwrap_or(0) })
+        });
+        statuses.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    /// A generation's component, compared with its digest.
+    pub async fn component(&self, generation: &Generation) -> Result<Bytes, StoreError> {
+        let expected = usize::try_from(generation.component_bytes).unwrap_or(usize::MAX);
+        let mut component = BytesMut::new();
+        let mut reader = self.reader().await?;
+        for first in (0..).step_by(usize::try_from(CHUNKS_PER_READ).unwrap_or(1)) {
+            let chunks = values![generation.component_digest.as_slice(), first, first + CHUNKS_PER_READ];
+            let rows = reader.connection().fetch_all(CHUNKS, chunks).await?;
+            for row in &rows {
+                component.extend_from_slice(&row.blob(0)?);
+            }
+            if rows.is_empty() || component.len() >= expected {
+                break;
+            }
+        }
+        let component = component.freeze();
+        // What was stored whole, before components had digests, is compared in size only.
+        let known = generation.component_digest != generation.digest;
+        let is_whole = component.len() == expected;
+        if is_whole && (!known || Sha256::digest(&component)[..] == generation.component_digest) {
+            return Ok(component);
+        }
+        Err(StoreError::Unusable(format!(
+            "the component of generation {} of pack `{}` in the store is not what was installed ({} of {expected} bytes): \
+             install the pack file again under another version, and activate that",
+            generation.number,
+            generation.pack,
+            component.len()
+        )))
+    }
+}
+
+macro_rules! generation_columns {
+    () => {
+        "generation.pack, generation.number, generation.number = pack.active_generation, generation.digest, \
+         generation.component_digest, generation.component_bytes, generation.installed_at, generation.activated_at, \
+         generation.manifest"
+    };
+}
+
+/// Actions that have not been handed off and have not ended, by the generation that is to apply them.
+const ACTIONS: &str = "\
+    SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
+
+/// Active generations, and those with WorkItems that may be claimed now or later (1, 2, 3), or with actions that wait.
+/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows (0) have a head, which
+/// brings them in. A subquery with a limit is asked for each generation, and never made a table of.
+pub(super) const SERVING: &str = "\
+    SELECT generation.pack, generation.number, generation.number = pack.active_generation \
+    FROM generation JOIN pack ON pack.name = generation.pack \
+    WHERE generation.number = pack.active_generation OR (SELECT work_item.ordinal FROM work_item WHERE work_item.pack = generation.pack \
+    AND work_item.work_type IN (1, 2) AND work_item.generation = generation.number AND work_item.state IN (1, 2, 3) LIMIT 1) IS NOT NULL \
+    OR EXISTS (SELECT 1 FROM message WHERE message.action_pack = generation.pack AND message.open_action = generation.number) \
+    ORDER BY generation.pack, generation.number";
+
+const GENERATION: &str = concat!(
+    "SELECT ",
+    generation_columns!(),
+    " FROM generation JOIN pack ON pack.name = generation.pack WHERE generation.pack = ? AND generation.number = ?"
+);
+
+const GENERATIONS: &str = concat!(
+    "SELECT ",
+    generation_columns!(),
+    " FROM generation JOIN pack ON pack.name = generation.pack WHERE (? IS NULL OR generation.pack = ?) \
+     ORDER BY generation.pack, generation.number DESC LIMIT ?"
+);
+
+/// WorkItems that are neither done (4) nor dead (5).
+const UNFINISHED: &str = "\
+    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < 4 AND (? IS NULL OR pack = ?) \
+    GROUP BY pack, generation, state";
+
+/// The number that a digest has, and the last one of its pack.
+pub(super) const NUMBERS: &str = "\
+    SELECT (SELECT number FROM generation WHERE pack = ? AND digest = ?), \
+    (SELECT max(number) FROM generation WHERE pack = ?)";
+
+const CHUNKS: &str =
+    "SELECT bytes FROM component_chunk WHERE digest = ? AND position >= ? AND position < ? ORDER BY position";
+
+fn generation(row: &Row) -> Result<Generation, sqlx::Error> {
+    Ok(Generation {
+        pack: row.name(0)?,
+        number: GenerationNumber(row.unsigned_32(1)?),
+        active: row.value(2)?,
+        digest: row.digest(3)?,
+        component_digest: row.digest(4)?,
+        component_bytes: row.unsigned(5)?,
+        installed_at: row.time(6)?,
+        activated_at: row.optional_time(7)?,
+        manifest: row.value(8)?,
+    })
+}

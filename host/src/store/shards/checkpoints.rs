@@ -1,0 +1,170 @@
+//! Checkpoints of shards' indexes: which of them count.
+//!
+//! An object store holds their bytes, and anybody who once owned a shard may still be writing there. What counts is
+//! said here, by the shard's owner and under its lease: bytes that are not recorded are nothing. The digest stands for
+//! every byte.
+
+use super::{ShardId, ShardLease, Shards};
+use crate::model::time::Timestamp;
+use crate::store::engine::connection::Row;
+use crate::store::engine::dialect::Conflict;
+use crate::store::engine::statement::{Statement, Text};
+use crate::store::engine::values::{Values, values};
+use crate::store::writer::Control;
+use crate::store::writer::unit::{Answers, Unit};
+use crate::store::{Store, StoreError};
+
+/// Checkpoints that are listed: more than there are shards times those that are kept of each.
+const LISTED_MAX: u32 = 4_096;
+
+/// A checkpoint that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointRow {
+    /// Whose.
+    pub shard: ShardId,
+    /// The owner that made it.
+    pub epoch: u64,
+    /// Which one of that owner's.
+    pub number: u64,
+    /// At least this much of the feed is in it.
+    pub applied: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of its manifest, which names all of its files by theirs.
+    pub digest: [u8; 32],
+    /// When it was recorded.
+    pub created_at: Timestamp,
+}
+
+/// What is asked about a shard's checkpoints, by its owner.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct CheckpointRequest {
+    pub(in crate::store) lease: ShardLease,
+    change: Change,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    /// One more counts, and of the older ones so many that there are `kept_max`.
+    Keep { checkpoint: CheckpointRow, kept_max: u32 },
+    /// None counts any more.
+    Forget,
+}
+
+impl Store {
+    /// What tells this store from every other one.
+    pub async fn identity(&self) -> Result<[u8; 16], StoreError> {
+        let mut reader = self.reader().await?;
+        let row = reader.connection().fetch_one("SELECT id FROM store_identity", values![]).await?;
+        Ok(row.bytes_16(0)?)
+    }
+
+    /// Has a checkpoint count, and of the older ones as many as make `kept_max` with it. Returns those that count then,
+    /// the newest first; `None`, and nothing is changed, if the shard is somebody else's.
+    pub async fn keep_checkpoint(
+        &self,
+        lease: ShardLease,
+        checkpoint: CheckpointRow,
+        kept_max: u32,
+    ) -> Result<Option<Vec<CheckpointRow>>, StoreError> {
+        let request = CheckpointRequest { lease, change: Change::Keep { checkpoint, kept_max } };
+        self.writer.control(|reply| Control::Checkpoint(Box::new(request), reply)).await
+    }
+
+    /// Has no checkpoint of a shard count any more. `false`, and nothing is changed, if the shard is somebody else's.
+    pub async fn forget_checkpoints(&self, lease: ShardLease) -> Result<bool, StoreError> {
+        let request = CheckpointRequest { lease, change: Change::Forget };
+        let left = self.writer.control(|reply| Control::Checkpoint(Box::new(request), reply)).await?;
+        Ok(left.is_some())
+    }
+
+    /// The checkpoints of a shard that count, the newest first.
+    pub async fn checkpoints_of(&self, shard: ShardId) -> Result<Vec<CheckpointRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let text = OF_SHARD.of(connection.engine());
+        Ok(read(&connection.fetch_all(text, values![u32::from(shard.0), LISTED_MAX]).await?)?)
+    }
+
+    /// Every checkpoint that counts: by shard, the newest first.
+    pub async fn checkpoints(&self) -> Result<Vec<CheckpointRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let text = ALL.of(connection.engine());
+        Ok(read(&connection.fetch_all(text, values![LISTED_MAX]).await?)?)
+    }
+}
+
+static OF_SHARD: Text = Text::new(
+    "SELECT shard, epoch, number, applied, bytes, digest, created_at FROM shard_checkpoint WHERE shard = ? \
+     ORDER BY epoch DESC, number DESC LIMIT ?",
+);
+
+static ALL: Text = Text::new(
+    "SELECT shard, epoch, number, applied, bytes, digest, created_at FROM shard_checkpoint \
+     ORDER BY shard, epoch DESC, number DESC LIMIT ?",
+);
+
+/// A request that is done again after a commit of which nobody knows finds its own row.
+static INSERT: Statement = Statement::insert(
+    "shard_checkpoint (shard, epoch, number, applied, bytes, digest, created_at)",
+    7,
+    Conflict::Keep("shard, epoch, number"),
+);
+
+const DROP: &str = "DELETE FROM shard_checkpoint WHERE shard = ? AND epoch = ? AND number = ?";
+
+/// Applies requests in order. The shards' rows are held: nobody becomes an owner meanwhile.
+pub(in crate::store) async fn apply(
+    unit: &mut Unit<'_>,
+    shards: &Shards,
+    requests: Vec<CheckpointRequest>,
+) -> Result<Answers<Option<Vec<CheckpointRow>>>, sqlx::Error> {
+    let mut answers = Vec::with_capacity(requests.len());
+    for CheckpointRequest { lease, change } in requests {
+        let is_owner = shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
+        answers.push(Ok(if is_owner { Some(change_one(unit, lease.shard, change).await?) } else { None }));
+    }
+    Ok(answers)
+}
+
+async fn change_one(unit: &mut Unit<'_>, shard: ShardId, change: Change) -> Result<Vec<CheckpointRow>, sqlx::Error> {
+    let kept_max = match change {
+        Change::Keep { checkpoint, kept_max } => {
+            INSERT.write(&mut unit.connection, vec![checkpoint], bind).await?;
+            kept_max as usize
+        }
+        Change::Forget => 0,
+    };
+    let text = OF_SHARD.of(unit.connection.engine());
+    let mut rows = read(&unit.connection.fetch_all(text, values![u32::from(shard.0), LISTED_MAX]).await?)?;
+    for row in rows.split_off(rows.len().min(kept_max)) {
+        let key = values![u32::from(row.shard.0), stored(row.epoch), stored(row.number)];
+        unit.connection.execute(DROP, key).await?;
+    }
+    Ok(rows)
+}
+
+fn bind(values: &mut Values, row: CheckpointRow) {
+    values.push(u32::from(row.shard.0)).push(stored(row.epoch)).push(stored(row.number));
+    values.push(stored(row.applied)).push(stored(row.bytes)).push(&row.digest[..]).time(row.created_at);
+}
+
+fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn read(rows: &[Row]) -> Result<Vec<CheckpointRow>, sqlx::Error> {
+    let one = |row: &Row| {
+        Ok(CheckpointRow {
+            shard: ShardId(row.unsigned_16(0)?),
+            epoch: row.unsigned(1)?,
+            number: row.unsigned(2)?,
+            applied: row.unsigned(3)?,
+            bytes: row.unsigned(4)?,
+            digest: row.digest(5)?,
+            created_at: row.time(6)?,
+        })
+    };
+    rows.iter().map(one).collect()
+}

@@ -1,0 +1,88 @@
+//! Runtimes that share the timeline: each says every so often that it is there, and learns who else is.
+//!
+//! This is no lease. Whoever is wrong about it tries to have a shard that another one owns, and is not given it.
+
+use std::time::Duration;
+
+use super::withdrawals;
+use crate::model::ids::RuntimeId;
+use crate::model::time::Timestamp;
+use crate::store::engine::dialect::Conflict;
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::values;
+use crate::store::writer::Control;
+use crate::store::writer::unit::{Answers, Unit};
+use crate::store::{ShardId, Store, StoreError};
+
+/// The most runtimes that are told of.
+pub const RUNTIMES_MAX: u32 = 1_024;
+
+/// Who takes part in the timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtimes {
+    /// Those that are there, in order of their ids.
+    pub live: Vec<RuntimeId>,
+    /// Shards that one of them is not asked to open.
+    pub withdrawn: Vec<(ShardId, RuntimeId)>,
+}
+
+/// A runtime's word that it is there.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Presence {
+    runtime: RuntimeId,
+    /// For how long it counts; zero for one that leaves.
+    duration: Duration,
+    now: Timestamp,
+}
+
+impl Store {
+    /// Says that a runtime is there for `duration`. Returns those that are, itself among them.
+    pub async fn beat(&self, runtime: RuntimeId, duration: Duration, now: Timestamp) -> Result<Runtimes, StoreError> {
+        let presence = Presence { runtime, duration, now };
+        self.writer.control(|reply| Control::Beat(presence, reply)).await
+    }
+
+    /// Says that a runtime is leaving: it takes no more shards.
+    pub async fn leave(&self, runtime: RuntimeId, now: Timestamp) -> Result<(), StoreError> {
+        let presence = Presence { runtime, duration: Duration::ZERO, now };
+        self.writer.control(|reply| Control::Beat(presence, reply)).await.map(drop)
+    }
+}
+
+static SAY: Statement = Statement::insert("runtime (id, live_until)", 2, Conflict::Set("id", "live_until"));
+
+const KNOWN: &str = "SELECT id, live_until FROM runtime ORDER BY id LIMIT ?";
+
+const FORGET: &str = "DELETE FROM runtime WHERE id = ?";
+
+/// How long one that is not there any more is remembered, in times for which a word counts.
+const REMEMBERED: u32 = 10;
+
+/// Writes down who is there, and answers who else is.
+pub(in crate::store) async fn apply(
+    unit: &mut Unit<'_>,
+    presences: Vec<Presence>,
+) -> Result<Answers<Runtimes>, sqlx::Error> {
+    let mut answers = Vec::with_capacity(presences.len());
+    for presence in presences {
+        let now = unit.time(presence.now);
+        let id = presence.runtime;
+        let live_until = now + presence.duration;
+        SAY.write(&mut unit.connection, vec![(id, live_until)], |values, (id, live_until)| {
+            values.push(&id.as_bytes()[..]).time(live_until);
+        })
+        .await?;
+        let known = unit.connection.fetch_all(KNOWN, values![RUNTIMES_MAX]).await?;
+        let mut live = Vec::with_capacity(known.len());
+        for row in known {
+            let (id, until) = (RuntimeId::from_bytes(row.bytes_16(0)?), row.time(1)?);
+            if until > now {
+                live.push(id);
+            } else if until + presence.duration * REMEMBERED < now && id != presence.runtime {
+                unit.connection.execute(FORGET, values![&id.as_bytes()[..]]).await?;
+            }
+        }
+        answers.push(Ok(Runtimes { live, withdrawn: withdrawals::current(unit, now).await? }));
+    }
+    Ok(answers)
+}

@@ -1,0 +1,120 @@
+//! Withdrawals: shards that a runtime cannot open, and for how long it is not asked to.
+//!
+//! A withdrawal is no lease and takes none away: it only decides who tries to have the shard. The runtime that
+//! withdraws says so here, where all of them see it, and the shard's place is with another one from then on.
+
+use super::ShardId;
+use crate::model::failure;
+use crate::model::ids::RuntimeId;
+use crate::model::time::Timestamp;
+use crate::store::engine::dialect::Conflict;
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::values;
+use crate::store::writer::Control;
+use crate::store::writer::unit::{Answers, Unit};
+use crate::store::{Store, StoreError};
+use std::time::Duration;
+
+/// Withdrawals that are told of: more than there are shards times runtimes with a broken disk.
+const WITHDRAWALS_MAX: u32 = 4_096;
+
+/// A shard that a runtime is not asked to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withdrawal {
+    /// The shard.
+    pub shard: ShardId,
+    /// The runtime.
+    pub runtime: RuntimeId,
+    /// Until when.
+    pub until: Timestamp,
+    /// Why.
+    pub reason: String,
+}
+
+/// A wish to withdraw.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Withdraw {
+    shard: ShardId,
+    runtime: RuntimeId,
+    duration: Duration,
+    reason: String,
+    now: Timestamp,
+}
+
+impl Store {
+    /// Has a runtime not be asked to open a shard for so long, durably and for every runtime to see.
+    pub async fn withdraw(
+        &self,
+        shard: ShardId,
+        runtime: RuntimeId,
+        duration: Duration,
+        reason: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let wish = Withdraw { shard, runtime, duration, reason: failure::cut(reason), now };
+        self.writer.control(|reply| Control::Withdraw(wish, reply)).await
+    }
+
+    /// Every withdrawal, those that are over but not forgotten yet as well.
+    pub async fn withdrawals(&self) -> Result<Vec<Withdrawal>, StoreError> {
+        let mut reader = self.reader().await?;
+        let rows = reader.connection().fetch_all(KNOWN, values![WITHDRAWALS_MAX]).await?;
+        Ok(read(&rows)?)
+    }
+}
+
+static SAY: Statement = Statement::insert("shard_withdrawal (shard, runtime, until_time, reason)", 4, Conflict::Fail);
+
+const KNOWN: &str = "SELECT shard, runtime, until_time, reason FROM shard_withdrawal ORDER BY shard, runtime LIMIT ?";
+
+const FORGET: &str = "DELETE FROM shard_withdrawal WHERE shard = ? AND runtime = ?";
+
+/// Writes withdrawals down.
+pub(in crate::store) async fn apply(unit: &mut Unit<'_>, wishes: Vec<Withdraw>) -> Result<Answers<()>, sqlx::Error> {
+    let mut answers = Vec::with_capacity(wishes.len());
+    for Withdraw { shard, runtime, duration, reason, now } in wishes {
+        let until = unit.time(now) + duration;
+        forget(unit, shard, runtime).await?;
+        let row = Withdrawal { shard, runtime, until, reason };
+        SAY.write(&mut unit.connection, vec![row], |values, row| {
+            values.push(u32::from(row.shard.0)).id(row.runtime.as_bytes()).time(row.until).push(row.reason);
+        })
+        .await?;
+        answers.push(Ok(()));
+    }
+    Ok(answers)
+}
+
+/// Those that hold at `now`; those that are over are forgotten.
+pub(in crate::store) async fn current(
+    unit: &mut Unit<'_>,
+    now: Timestamp,
+) -> Result<Vec<(ShardId, RuntimeId)>, sqlx::Error> {
+    let rows = unit.connection.fetch_all(KNOWN, values![WITHDRAWALS_MAX]).await?;
+    let mut current = Vec::with_capacity(rows.len());
+    for Withdrawal { shard, runtime, until, .. } in read(&rows)? {
+        if until > now {
+            current.push((shard, runtime));
+        } else {
+            forget(unit, shard, runtime).await?;
+        }
+    }
+    Ok(current)
+}
+
+async fn forget(unit: &mut Unit<'_>, shard: ShardId, runtime: RuntimeId) -> Result<(), sqlx::Error> {
+    let key = values![u32::from(shard.0), &runtime.as_bytes()[..]];
+    unit.connection.execute(FORGET, key).await.map(drop)
+}
+
+fn read(rows: &[crate::store::engine::connection::Row]) -> Result<Vec<Withdrawal>, sqlx::Error> {
+    let one = |row: &crate::store::engine::connection::Row| {
+        Ok(Withdrawal {
+            shard: ShardId(row.unsigned_16(0)?),
+            runtime: RuntimeId::from_bytes(row.bytes_16(1)?),
+            until: row.time(2)?,
+            reason: row.value(3)?,
+        })
+    };
+    rows.iter().map(one).collect()
+}

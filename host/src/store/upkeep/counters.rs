@@ -1,0 +1,132 @@
+//! The counters against the rows that they count, scope by scope. They are the same, unless something went wrong or
+//! somebody wrote to the database by hand: each transaction counts what it moves.
+
+use std::time::Duration;
+
+use crate::env;
+use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::dialect::Engine;
+use crate::store::engine::values::{Values, values};
+use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS};
+use crate::store::{Store, StoreError};
+
+/// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may
+/// lack one of two transactions that ended while it was taken.
+const LOOKS: u32 = 3;
+
+/// The pause between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+/// What is missing of a counter is added to this stripe: to a sum, one is as good as another.
+const STRIPE: u32 = 0;
+
+/// A counter that says something else than the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Miscount {
+    /// What it counts, in words: a state, and of WorkItems pack and generation.
+    pub of: String,
+    /// What the counter says; what is below zero too.
+    pub counted: i64,
+    /// How many rows there are.
+    pub rows: i64,
+}
+
+/// What the statement puts in front of a count of WorkItems.
+const WORK_ITEMS: i64 = 0;
+
+/// Of the work types that this program knows (1, 2); `SIGNED`, because a sum is a decimal number on some engines.
+const MISCOUNTS: &str = "\
+    SELECT 0, pack, work_type, generation, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
+    SELECT pack, work_type, generation, state, count AS counted, 0 AS stored FROM work_item_counter WHERE work_type IN (1, 2) \
+    UNION ALL SELECT pack, work_type, generation, state, 0, count(*) FROM work_item WHERE work_type IN (1, 2) \
+    GROUP BY pack, work_type, generation, state) AS compared \
+    GROUP BY pack, work_type, generation, state HAVING sum(counted) <> sum(stored) \
+    UNION ALL SELECT 1, '', 0, 0, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
+    SELECT state, count AS counted, 0 AS stored FROM message_counter \
+    UNION ALL SELECT state, 0, count(*) FROM message GROUP BY state) AS compared_messages \
+    GROUP BY state HAVING sum(counted) <> sum(stored)";
+
+/// All counters, and where there might be one.
+const HOLD: [&str; 2] =
+    ["SELECT count FROM work_item_counter FOR UPDATE", "SELECT count FROM message_counter FOR UPDATE"];
+
+impl Store {
+    /// The counters that say something else than the rows, at one moment. Its cost grows with the tables.
+    pub async fn miscounts(&self) -> Result<Vec<Miscount>, StoreError> {
+        let mut reader = self.reader().await?;
+        Ok(look(&mut reader.connection()).await?)
+    }
+}
+
+/// The counters that go on saying something else than the rows.
+pub(in crate::store) async fn miscounts(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, StoreError> {
+    let mut believed = look(connection).await?;
+    for _ in 1..LOOKS {
+        if believed.is_empty() {
+            break;
+        }
+        env::sleep(LOOK_PAUSE).await;
+        let seen = look(connection).await?;
+        believed.retain(|miscount| seen.contains(miscount));
+    }
+    Ok(believed)
+}
+
+/// Has the counters say what the rows say, also while hosts use the database. Returns what was wrong.
+///
+/// Every transaction that moves a row writes its counter, at its end. With all counters held nobody is between the two,
+/// and what is seen from then on is of one moment.
+pub(in crate::store) async fn recount(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, StoreError> {
+    if miscounts(connection).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    connection.begin().await?;
+    let recounted = recount_held(connection).await;
+    match recounted {
+        Ok(_) => connection.commit().await.map_err(sqlx::Error::from)?,
+        Err(_) => connection.rollback().await?,
+    }
+    Ok(recounted?)
+}
+
+async fn recount_held(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, sqlx::Error> {
+    if connection.engine() != Engine::Sqlite {
+        for hold in HOLD {
+            connection.fetch_all(hold, values![]).await?;
+        }
+    }
+    let rows = connection.fetch_all(MISCOUNTS, values![]).await?;
+    for row in &rows {
+        let missing = row.value::<i64>(6)? - row.value::<i64>(5)?;
+        let state: i64 = row.value(4)?;
+        if row.value::<i64>(0)? == WORK_ITEMS {
+            let (pack, work_type, generation): (&str, i64, i64) = (row.value(1)?, row.value(2)?, row.value(3)?);
+            let counter = (pack.to_owned(), work_type, generation, state);
+            let bind = |values: &mut Values, (pack, work_type, generation, state): (String, i64, i64, i64)| {
+                values.push(pack).push(work_type).push(generation).push(state).push(STRIPE).push(missing);
+            };
+            COUNT_WORK_ITEMS.write(connection, vec![counter], bind).await?;
+        } else {
+            let bind = |values: &mut Values, state: i64| {
+                values.push(state).push(STRIPE).push(missing);
+            };
+            COUNT_MESSAGES.write(connection, vec![state], bind).await?;
+        }
+    }
+    rows.iter().map(miscount).collect()
+}
+
+async fn look(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, sqlx::Error> {
+    connection.fetch_all(MISCOUNTS, values![]).await?.iter().map(miscount).collect()
+}
+
+fn miscount(row: &Row) -> Result<Miscount, sqlx::Error> {
+    let of = if row.value::<i64>(0)? == WORK_ITEMS {
+        let (pack, work_type): (&str, _) = (row.value(1)?, row.work_type(2)?);
+        let (generation, state) = (row.unsigned_32(3)?, row.work_state(4)?);
+        format!("{} work items ({}) of generation {generation} of pack `{pack}`", state.as_str(), work_type.as_str())
+    } else {
+        format!("{} messages", row.message_state(4)?.as_str())
+    };
+    Ok(Miscount { of, counted: row.value(5)?, rows: row.value(6)? })
+}

@@ -1,0 +1,258 @@
+//! What schedulers and executors ask for: claims, renewals, and the Events that are the input. How a claim is decided
+//! is in `claiming`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::claiming;
+use crate::model::event::Event;
+use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
+use crate::model::names::PackName;
+use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClasses;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
+use crate::store::engine::connection::{Row, database_now};
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::{Values, values, work_state_code};
+use crate::store::writer::Control;
+use crate::store::{Store, StoreError};
+
+/// The most rows that one claim takes.
+pub const CLAIM_ROWS_MAX: u32 = 128;
+
+/// What a scheduler is ready to take on.
+#[derive(Debug, Clone)]
+pub struct ClaimRequest {
+    /// The pack.
+    pub pack: PackName,
+    /// The generations that this runtime can execute; others are invisible.
+    pub generations: Vec<GenerationNumber>,
+    /// The work types that the executors serve; others are invisible.
+    pub work_types: Vec<WorkType>,
+    /// The queue classes that the executors serve; others are invisible.
+    pub classes: QueueClasses,
+    /// The classes whose ready rows come before the others'. Never lets a row pass its lane, and means nothing to stale
+    /// rows.
+    pub preference: QueueClasses,
+    /// This row and no other; under all the predicates that a claim has.
+    pub only: Option<WorkItemId>,
+    /// At most so many rows, up to [`CLAIM_ROWS_MAX`].
+    pub rows_max: u32,
+    /// Only rows whose lease ran out; never a fresh one.
+    pub stale_only: bool,
+    /// The token that the won rows will carry; fresh for every claim. One that is not wins nothing that another claim
+    /// has with it.
+    pub lease: LeaseToken,
+    /// How long the lease lasts.
+    pub lease_duration: Duration,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Rows of a pack that are in work, over all runtimes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessingRows {
+    /// All of them.
+    pub rows: u64,
+    /// Those whose lease ran out: they count until somebody takes them over.
+    pub stale: u64,
+}
+
+/// A request to keep rows for longer.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    /// The rows, with the lease and epoch that they were claimed under.
+    pub rows: Vec<(WorkItemId, LeaseToken, u32)>,
+    /// How long from `now` the leases are to last.
+    pub lease_duration: Duration,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Whether a lease that ends at `until` is over at `now`, both in milliseconds: it holds to its last one. Statements
+/// say the same, `turn < now`.
+pub(in crate::store) const fn lease_is_over(until: i64, now: i64) -> bool {
+    until < now
+}
+
+impl Store {
+    /// Takes ownership of eligible heads: first rows whose lease ran out, then ready ones of preferred classes, then
+    /// the others; in each tier by lane ordinal, `run_after`, creation and id. Delayed rows whose time has come are
+    /// made ready first, a bounded number each time.
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, StoreError> {
+        self.writer.control(|reply| Control::Claim(request, reply)).await
+    }
+
+    /// The rows that are in work under the token of a claim, each with its epoch: what became of one whose answer got
+    /// lost.
+    pub async fn claimed_under(&self, request: &ClaimRequest) -> Result<Vec<(WorkItemId, u32)>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut claimed = Vec::new();
+        for scope in claiming::scopes(request) {
+            let mut values = scope.values();
+            values.id(request.lease.as_bytes());
+            for row in reader.connection().fetch_all(CLAIMED_UNDER, values).await? {
+                claimed.push((WorkItemId::from_bytes(row.bytes_16(0)?), row.unsigned_32(1)?));
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Extends leases. Returns the rows that are still the caller's; it must stop working on the others.
+    pub async fn renew(&self, renewal: Renewal) -> Result<Vec<WorkItemId>, StoreError> {
+        self.writer.control(|reply| Control::Renew(renewal, reply)).await
+    }
+
+    /// Loads Events by id, in the order asked for.
+    pub async fn load_events(&self, ids: &[EventId]) -> Result<Vec<Event>, StoreError> {
+        let mut reader = self.reader().await?;
+        let found = EVENTS
+            .fetch(
+                &mut reader.connection(),
+                ids.to_vec(),
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                event,
+            )
+            .await?;
+        let mut found: HashMap<EventId, Event> = found.into_iter().map(|event| (event.id, event)).collect();
+        Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+    }
+
+    /// Loads those of these Events whose bodies have at most so many bytes, in no particular order. Reads no other
+    /// body.
+    pub async fn load_small_events(&self, ids: &[EventId], body_bytes_max: u32) -> Result<Vec<Event>, StoreError> {
+        let mut reader = self.reader().await?;
+        let bind = |values: &mut Values, id: EventId| {
+            values.id(id.as_bytes()).push(body_bytes_max);
+        };
+        Ok(SMALL_EVENTS.fetch(&mut reader.connection(), ids.to_vec(), bind, event).await?)
+    }
+
+    /// How many bytes the bodies of Events have; what is not there has no entry. Reads no body.
+    pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
+        let mut reader = self.reader().await?;
+        let sizes = SIZES
+            .fetch(
+                &mut reader.connection(),
+                ids.to_vec(),
+                |values, id| {
+                    values.id(id.as_bytes());
+                },
+                |row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?)),
+            )
+            .await?;
+        Ok(sizes.into_iter().collect())
+    }
+
+    /// How many rows of `pack` are in work, over all runtimes, as the counters say, and of how many of them the lease
+    /// had run out at `now`: the same cost at any backlog, and a row read for each that is stale.
+    pub async fn processing_rows(&self, pack: &PackName, now: Timestamp) -> Result<ProcessingRows, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let now = database_now(&mut connection, self.lease_time).await?.unwrap_or(now);
+        let values = values![now.as_millis(), pack.as_str(), pack.as_str(), work_state_code(WorkState::Processing)];
+        let row = connection.fetch_one(PROCESSING_ROWS, values).await?;
+        Ok(ProcessingRows { rows: row.sum(0)?, stale: row.unsigned(1)? })
+    }
+
+    /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a
+    /// lease that runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide
+    /// what is.
+    ///
+    /// `from` is about now. Where leases go by the database's clock, that one is asked too, and the answer is told by
+    /// the caller's.
+    pub async fn next_claimable_at(&self, pack: &PackName, from: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut connection = reader.connection();
+        let database_now = database_now(&mut connection, self.lease_time).await?;
+        let ahead = database_now.map_or(0, |now| now.as_millis() - from.as_millis());
+        let values = values![from.as_millis() + ahead, pack.as_str()];
+        let row = connection.fetch_one(NEXT_CLAIMABLE, values).await?;
+        Ok(row.optional_time(0)?.map(|at| Timestamp::from_millis(at.as_millis() - ahead)))
+    }
+}
+
+/// A walk over the rows of a generation that are in work, in the claim index.
+const CLAIMED_UNDER: &str = "\
+    SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 3 \
+    AND queue_class IN (0, 1, 2) AND lease_token = ?";
+
+/// The columns of an Event, in the order in which [`event`] reads them.
+macro_rules! event_columns {
+    () => {
+        "event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
+         event.delivery_key, event.payload_digest, receipt.content_type, receipt.headers, event.body, receipt.received_at"
+    };
+}
+
+pub(in crate::store) static EVENTS: Statement = Statement::select(
+    "(id)",
+    1,
+    concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM wanted CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt"
+    ),
+);
+
+static SMALL_EVENTS: Statement = Statement::select(
+    "(id, bytes_max)",
+    2,
+    concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM wanted CROSS JOIN event ON event.id = wanted.id AND length(event.body) <= wanted.bytes_max \
+         CROSS JOIN receipt ON receipt.ordinal = event.receipt"
+    ),
+);
+
+/// SQLite knows a blob's length from the head of its row, wherever the blob itself is.
+static SIZES: Statement = Statement::select(
+    "(id)",
+    1,
+    "SELECT event.id, length(event.body) FROM wanted CROSS JOIN event ON event.id = wanted.id",
+);
+
+/// A count is the sum over stripes; `SIGNED`, because a sum is a decimal number on some engines.
+///
+/// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each
+/// queue class. A lease holds to its last millisecond.
+const PROCESSING_ROWS: &str = "\
+    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
+    WHERE work_item.pack = scope.pack AND work_item.work_type = scope.work_type \
+    AND work_item.generation = scope.generation AND work_item.state IN (1, 2, 3) AND work_item.state = 3 \
+    AND work_item.queue_class = class.code AND work_item.turn < ?)), 0) AS SIGNED) \
+    FROM (SELECT pack, work_type, generation FROM work_item_counter WHERE pack = ? AND state = 3 \
+    GROUP BY pack, work_type, generation) AS scope \
+    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class) \
+    FROM work_item_counter WHERE pack = ? AND state = ?";
+
+/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each
+/// generation, work type and state that the counters know, and each queue class.
+const NEXT_CLAIMABLE: &str = "\
+    SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
+    AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
+    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.queue_class = class.code \
+    AND work_item.turn >= ?)) FROM work_item_counter AS counter \
+    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class WHERE counter.pack = ? AND counter.state IN (2, 3)";
+
+pub(in crate::store) fn event(row: &Row) -> Result<Event, sqlx::Error> {
+    Ok(Event {
+        id: EventId::from_bytes(row.bytes_16(0)?),
+        receipt_id: ReceiptId::from_bytes(row.bytes_16(1)?),
+        namespace: row.name(2)?,
+        pack: row.name(3)?,
+        generation: GenerationNumber(row.unsigned_32(4)?),
+        route: row.name(5)?,
+        source_key: row.value(6)?,
+        delivery_key: row.value(7)?,
+        payload_digest: row.digest(8)?,
+        content_type: row.value(9)?,
+        headers: row.headers(10)?,
+        body: row.blob(11)?,
+        received_at: row.time(12)?,
+    })
+}

@@ -1,0 +1,330 @@
+//! The claim: one compare-and-swap decides who owns a WorkItem.
+//!
+//! A claim reads, for each generation, work type and queue class that it may take, one short range of the index
+//! `work_item_claim`: the rows whose lease ran out, then the ready ones, by turn. Only heads of lanes are ever in these
+//! ranges, so nothing has to be skipped, and the cost does not depend on how many rows wait, are delayed, or have
+//! ended.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, lease_is_over};
+use super::replay;
+use crate::model::ids::{EventId, LeaseToken, WorkItemId};
+use crate::model::names::Namespace;
+use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
+use crate::store::engine::connection::Row;
+use crate::store::engine::statement::{Statement, Text};
+use crate::store::engine::values::{Values, queue_class_code, values, work_state_code, work_type_code};
+use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
+
+/// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed
+/// rows is worked off as fast as it is claimed.
+const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
+
+/// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
+pub(in crate::store) const DUE_SQLITE: &str = "\
+    UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND queue_class = ? \
+    AND turn <= ? ORDER BY turn, id LIMIT ? + 0)";
+
+/// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
+const DUE_MYSQL: &str = "\
+    UPDATE work_item SET state = 1, turn = lane_ordinal \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND queue_class = ? AND turn <= ? \
+    ORDER BY turn, id LIMIT ?";
+
+/// The first rows of one state and class, a short range of the claim index; none with a limit of 0.
+macro_rules! range {
+    ($state:literal, $class:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state \
+             FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = ",
+            $state,
+            " AND queue_class = ",
+            $class,
+            " AND turn <= ? ORDER BY turn, id LIMIT ?) AS of_class"
+        )
+    };
+}
+
+/// The first rows of each class, in the order of [`QueueClass::ALL`] and with its codes.
+macro_rules! class_ranges {
+    ($state:literal) => {
+        concat!(range!($state, "0"), " UNION ALL ", range!($state, "1"), " UNION ALL ", range!($state, "2"))
+    };
+}
+
+/// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements
+/// that a claim pays for.
+pub(in crate::store) static CLAIMABLE: Text =
+    Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
+
+/// One row, whatever it says. The columns that [`CLAIMABLE`] reads, and what it is looked for by.
+const THE_ONE: &str = "\
+    SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state, pack, work_type, generation \
+    FROM work_item WHERE id = ?";
+
+/// Rows whose lease may have run out, rows whose delay may be over, and those that are ready.
+const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkState::Ready];
+
+pub(in crate::store) static TAKE: Statement = Statement::update(
+    "work_item",
+    "state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1",
+    "taken",
+    10,
+    "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
+     AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
+     AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9 \
+     AND work_item.queue_class = taken.column10 \
+     AND (work_item.projection_key IS NULL OR work_item.projection_active_key IS NOT NULL)",
+);
+
+pub(in crate::store) static TAKEN: Statement = Statement::select(
+    "(ordinal, lease_token)",
+    2,
+    "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
+     AND work_item.lease_token = wanted.lease_token AND work_item.state = 3",
+);
+
+/// Under what rows are taken.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Grant {
+    pub(in crate::store) lease: LeaseToken,
+    pub(in crate::store) lease_duration: Duration,
+    pub(in crate::store) now: Timestamp,
+}
+
+/// A row that may be taken, as it was read.
+pub(in crate::store) struct Candidate {
+    pub(in crate::store) ordinal: i64,
+    pub(in crate::store) id: WorkItemId,
+    pub(in crate::store) event_id: EventId,
+    pub(in crate::store) namespace: Namespace,
+    pub(in crate::store) scope: Scope,
+    pub(in crate::store) class: QueueClass,
+    pub(in crate::store) state: WorkState,
+    pub(in crate::store) turn: i64,
+    pub(in crate::store) epoch: u32,
+    pub(in crate::store) attempt: u32,
+    pub(in crate::store) failures: u32,
+}
+
+/// Applies claims in order.
+pub(in crate::store) async fn apply(
+    unit: &mut Unit<'_>,
+    requests: Vec<ClaimRequest>,
+) -> Result<Answers<Vec<ClaimedWorkItem>>, sqlx::Error> {
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in requests {
+        answers.push(Ok(claim(unit, request).await?));
+    }
+    Ok(answers)
+}
+
+async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<ClaimedWorkItem>, sqlx::Error> {
+    let grant = Grant { lease: request.lease, lease_duration: request.lease_duration, now: request.now };
+    if let Some(id) = request.only {
+        let candidate = the_one(unit, &request, id).await?;
+        return take(unit, grant, candidate.into_iter().collect()).await;
+    }
+    let rows_max = usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX);
+    let mut found = look(unit, &request, rows_max).await?;
+    if found.stale.len() < rows_max && !found.due.is_empty() {
+        promote(unit, &found.due, request.now).await?;
+        found.ready = look(unit, &request, rows_max).await?.ready;
+    }
+    let mut candidates = found.stale;
+    candidates.extend(found.ready);
+    candidates.truncate(rows_max);
+    take(unit, grant, candidates).await
+}
+
+/// The row that was asked for by its id, if a claim that looked everywhere would take it.
+async fn the_one(
+    unit: &mut Unit<'_>,
+    request: &ClaimRequest,
+    id: WorkItemId,
+) -> Result<Option<Candidate>, sqlx::Error> {
+    let Some(row) = unit.connection.fetch_optional(THE_ONE, values![id.as_bytes().as_slice()]).await? else {
+        return Ok(None);
+    };
+    let scope = Scope {
+        pack: row.name(10)?,
+        work_type: row.work_type(11)?,
+        generation: GenerationNumber(row.unsigned_32(12)?),
+    };
+    let candidate = candidate(&row, &scope)?;
+    let now = unit.time(request.now).as_millis();
+    let in_time = match candidate.state {
+        WorkState::Processing => lease_is_over(candidate.turn, now),
+        WorkState::Delayed => candidate.turn <= now && !request.stale_only,
+        WorkState::Ready => !request.stale_only,
+        WorkState::Blocked | WorkState::Done | WorkState::Dead => false,
+    };
+    let visible = scopes(request).contains(&scope) && request.classes.contains(candidate.class);
+    Ok((in_time && visible).then_some(candidate))
+}
+
+/// What a claim may take, each tier in its order.
+#[derive(Default)]
+struct Found {
+    stale: Vec<Candidate>,
+    ready: Vec<Candidate>,
+    /// The ranges in which rows are delayed whose time has come.
+    due: BTreeSet<(Scope, QueueClass)>,
+}
+
+/// The first rows of each tier over all generations, work types and classes: each range is in order, and they are
+/// merged here.
+async fn look(unit: &mut Unit<'_>, request: &ClaimRequest, rows_max: usize) -> Result<Found, sqlx::Error> {
+    let text = CLAIMABLE.of(unit.connection.engine());
+    let now = unit.time(request.now).as_millis();
+    let mut found = Found::default();
+    for scope in scopes(request) {
+        for row in unit.connection.fetch_all(text, ranges(&scope, request, now, rows_max)).await? {
+            let candidate = candidate(&row, &scope)?;
+            match candidate.state {
+                WorkState::Processing => found.stale.push(candidate),
+                WorkState::Ready => found.ready.push(candidate),
+                WorkState::Delayed => {
+                    found.due.insert((candidate.scope, candidate.class));
+                }
+                WorkState::Blocked | WorkState::Done | WorkState::Dead => {}
+            }
+        }
+    }
+    found.stale.sort_unstable_by_key(|row| (row.turn, row.id));
+    found.stale.truncate(rows_max);
+    found.ready.sort_unstable_by_key(|row| (!request.preference.contains(row.class), row.turn, row.id));
+    Ok(found)
+}
+
+/// The values of [`CLAIMABLE`]: up to `rows_max` rows of each class that is asked for, and none of the others.
+fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> Values {
+    let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let mut values = Values::default();
+    for tier in TIERS {
+        let (turn_max, rows_max) = match tier {
+            // A lease holds to its last millisecond.
+            WorkState::Processing => (now - 1, rows_max),
+            _ if request.stale_only => (now, 0),
+            // One says that the range has some.
+            WorkState::Delayed => (now, 1),
+            _ => (i64::MAX, rows_max),
+        };
+        for class in QueueClass::ALL {
+            values.append(scope.values());
+            values.push(turn_max).push(if request.classes.contains(class) { rows_max } else { 0 });
+        }
+    }
+    values
+}
+
+fn candidate(row: &Row, scope: &Scope) -> Result<Candidate, sqlx::Error> {
+    Ok(Candidate {
+        ordinal: row.value(0)?,
+        id: WorkItemId::from_bytes(row.bytes_16(1)?),
+        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        namespace: row.name(3)?,
+        scope: scope.clone(),
+        class: row.queue_class(4)?,
+        state: row.work_state(9)?,
+        turn: row.value(5)?,
+        epoch: row.unsigned_32(6)?,
+        attempt: row.unsigned_32(7)?,
+        failures: row.unsigned_32(8)?,
+    })
+}
+
+/// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
+async fn promote(unit: &mut Unit<'_>, due: &BTreeSet<(Scope, QueueClass)>, now: Timestamp) -> Result<(), sqlx::Error> {
+    let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
+    for (scope, class) in due {
+        let mut values = scope.values();
+        values.push(queue_class_code(*class)).time(unit.time(now)).push(DUE_ROWS_MAX);
+        let rows = unit.connection.execute(text, values).await?;
+        let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+        unit.count_work_items(scope, Some(WorkState::Delayed), WorkState::Ready, rows);
+    }
+    Ok(())
+}
+
+pub(in crate::store) async fn take(
+    unit: &mut Unit<'_>,
+    grant: Grant,
+    candidates: Vec<Candidate>,
+) -> Result<Vec<ClaimedWorkItem>, sqlx::Error> {
+    let lease_until = unit.time(grant.now) + grant.lease_duration;
+    let taken = TAKE
+        .execute(&mut unit.connection, candidates.iter().collect(), |values, row: &Candidate| {
+            values.push(row.ordinal).time(lease_until).id(grant.lease.as_bytes());
+            values.push(work_state_code(row.state)).push(row.turn).push(row.epoch);
+            values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type)).push(row.scope.generation.0);
+            values.push(queue_class_code(row.class));
+        })
+        .await?;
+    let won = match usize::try_from(taken) {
+        Ok(0) => Vec::new(),
+        Ok(all) if all == candidates.len() => candidates,
+        _ => won(unit, grant.lease, candidates).await?,
+    };
+    // A token that somebody carries already would read back as ours: a row has no more owners than were made here.
+    all_written(taken, won.len())?;
+    for row in &won {
+        unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);
+    }
+    Ok(won.into_iter().map(|row| row.claimed(grant)).collect())
+}
+
+/// The rows that were taken, where another runtime was faster with others.
+async fn won(
+    unit: &mut Unit<'_>,
+    lease: LeaseToken,
+    candidates: Vec<Candidate>,
+) -> Result<Vec<Candidate>, sqlx::Error> {
+    let bind = |values: &mut Values, ordinal: i64| {
+        values.push(ordinal).id(lease.as_bytes());
+    };
+    let ordinals = candidates.iter().map(|row| row.ordinal).collect();
+    let won = TAKEN.fetch(&mut unit.connection, ordinals, bind, |row| row.value(0)).await?;
+    let won: BTreeSet<i64> = won.into_iter().collect();
+    Ok(candidates.into_iter().filter(|row| won.contains(&row.ordinal)).collect())
+}
+
+impl Candidate {
+    /// The row as its new owner knows it. When the lease ends it is told by its own clock, which it read before it
+    /// asked.
+    fn claimed(self, grant: Grant) -> ClaimedWorkItem {
+        ClaimedWorkItem {
+            id: self.id,
+            event_id: self.event_id,
+            work_type: self.scope.work_type,
+            namespace: self.namespace,
+            generation: self.scope.generation,
+            lease: grant.lease,
+            epoch: self.epoch + 1,
+            lease_until: grant.now + grant.lease_duration,
+            attempt: self.attempt + 1,
+            failures: self.failures,
+            reclaimed: self.state == WorkState::Processing,
+            replay: replay::is_replay(self.ordinal),
+        }
+    }
+}
+
+/// What the ranges of the claim index that a request may take from begin with, each once.
+pub(in crate::store) fn scopes(request: &ClaimRequest) -> BTreeSet<Scope> {
+    let generations = |work_type: WorkType| {
+        let pack = &request.pack;
+        request.generations.iter().map(move |generation| Scope {
+            pack: pack.clone(),
+            work_type,
+            generation: *generation,
+        })
+    };
+    request.work_types.iter().flat_map(|work_type| generations(*work_type)).collect()
+}

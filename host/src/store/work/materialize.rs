@@ -1,0 +1,460 @@
+//! Materialization: receipt, Events, lanes and WorkItems in one transaction.
+//!
+//! What a delivery becomes is decided by reads inside the transaction. The embedded database has one writer: what they
+//! find is the winner, and nothing can come between them and the writes. Where runtimes share a database, a read may
+//! show what was there before another one's commit, and even a lock that was waited for does not renew what a
+//! transaction sees. So an insert that finds a key taken ends the attempt, and the next one reads what is there now,
+//! and holds it: it converges on the winner, and no neighbour is lost.
+//!
+//! | of the delivery's events, by key | answer |
+//! |---|---|
+//! | one is durable with another payload | `Conflict`; nothing of it is stored |
+//! | all are durable with these payloads | `Duplicate`; nothing is stored |
+//! | some are durable, the others new | `Stored`; the new ones are stored, the others keep their ids |
+//! | all are new | `Stored` |
+//!
+//! An Event that is durable without its WorkItem gets it with the next delivery of its key, unless that conflicts.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::enqueue::{Delivery, Enqueued, NewEvent};
+use super::lane::{LaneKey, Lanes};
+use super::projection::{self, Part, Projection};
+use crate::model::ids::{EventId, ReceiptId, WorkItemId};
+use crate::model::lane::LaneKind;
+use crate::model::names::{Namespace, PackName, RouteName};
+use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
+use crate::model::queue::QueueClass;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::connection::Row;
+use crate::store::engine::dialect::{Conflict, Engine, Lock};
+use crate::store::engine::statement::{Reads, Statement};
+use crate::store::engine::values::{queue_class_code, work_state_code, work_type_code};
+use crate::store::messages::actions::Applies;
+use crate::store::writer::authority::Authority;
+use crate::store::writer::unit::{Answers, Scope, Unit};
+
+/// The type of the WorkItems that deliveries bring.
+pub(in crate::store) const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
+
+/// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. The statements here and in
+/// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
+pub(in crate::store) const WORK_TYPES_PER_EVENT: i64 = 16;
+
+const BY_KEY: &str = "\
+    SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
+    receipt.generation, event.payload_digest, event.source_key, work_item.ordinal IS NOT NULL, receipt.delivery_lane \
+    FROM wanted CROSS JOIN event ON event.namespace = wanted.namespace AND event.route = wanted.route \
+    AND event.delivery_key = wanted.delivery_key CROSS JOIN receipt ON receipt.ordinal = event.receipt \
+    LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1";
+
+/// What this transaction sees. Where others write too, that may be old.
+static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", 3, BY_KEY);
+
+/// What is there now, and what is not there stays so until the transaction ends.
+static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", 3, BY_KEY, Lock::Update);
+
+static INSERT_RECEIPTS: Statement = Statement::insert(
+    "receipt (ordinal, id, pack, generation, received_at, content_type, headers, delivery_lane)",
+    8,
+    Conflict::Fail,
+);
+
+static INSERT_EVENTS: Statement = Statement::insert(
+    "event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body)",
+    9,
+    Conflict::Fail,
+);
+
+static INSERT_WORK_ITEMS: Statement = Statement::insert(
+    "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
+     delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
+     replay_event, queue_class, coalesces, action, projection_key, projection_active_key)",
+    26,
+    Conflict::Fail,
+);
+
+/// What names an Event.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct EventKey {
+    namespace: Namespace,
+    route: RouteName,
+    delivery_key: String,
+}
+
+impl EventKey {
+    fn of(delivery: &Delivery, event: &NewEvent) -> Self {
+        Self {
+            namespace: delivery.namespace.clone(),
+            route: delivery.route.clone(),
+            delivery_key: event.delivery_key.clone(),
+        }
+    }
+}
+
+/// An Event that is durable, or that this transaction makes durable.
+struct Known {
+    ordinal: i64,
+    id: EventId,
+    receipt_id: ReceiptId,
+    pack: PackName,
+    generation: GenerationNumber,
+    payload_digest: [u8; 32],
+    source_key: Option<String>,
+    delivery_lane: Option<RouteName>,
+    has_work_item: bool,
+}
+
+impl Known {
+    /// Whether a delivered event is this one. The payload decides; where the same rules were applied to both, they must
+    /// also have found the same source.
+    fn is(&self, generation: GenerationNumber, event: &NewEvent) -> bool {
+        self.payload_digest == event.payload_digest
+            && (self.generation != generation || self.source_key == event.source_key)
+    }
+}
+
+/// An Event to be stored.
+struct PlannedEvent {
+    ordinal: i64,
+    receipt: i64,
+    namespace: Namespace,
+    route: RouteName,
+    event: NewEvent,
+}
+
+/// A WorkItem to be stored, at the end of its lane.
+pub(in crate::store) struct PlannedWorkItem {
+    pub(in crate::store) ordinal: i64,
+    pub(in crate::store) id: WorkItemId,
+    pub(in crate::store) event_id: EventId,
+    pub(in crate::store) namespace: Namespace,
+    pub(in crate::store) scope: Scope,
+    pub(in crate::store) source_key: Option<String>,
+    /// The route whose delivery lane it stands in.
+    pub(in crate::store) delivery_lane: Option<RouteName>,
+    pub(in crate::store) queue_class: QueueClass,
+    /// The route of which a later one of its source makes it superfluous.
+    pub(in crate::store) coalesces: Option<RouteName>,
+    /// The projection of its source that it stands in, and in no other lane.
+    pub(in crate::store) projection: Option<Projection>,
+    pub(in crate::store) created_at: Timestamp,
+    /// The WorkItem that it replays, and the ordinal of its Event.
+    pub(in crate::store) replays: Option<(WorkItemId, i64)>,
+    /// The action that it applies, if it is no Event's.
+    pub(in crate::store) action: Option<Applies>,
+}
+
+/// What a group of deliveries comes to.
+struct Plan {
+    known: HashMap<EventKey, Known>,
+    lanes: Lanes,
+    receipts: Vec<(i64, Delivery)>,
+    events: Vec<PlannedEvent>,
+    work_items: Vec<PlannedWorkItem>,
+}
+
+/// Applies deliveries in order.
+pub(in crate::store) async fn apply(
+    unit: &mut Unit<'_>,
+    deliveries: Vec<Delivery>,
+) -> Result<Answers<Enqueued>, sqlx::Error> {
+    if deliveries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let authority = Authority::of(unit, &deliveries).await?;
+    let (known, lanes) = load(unit, &deliveries).await?;
+    let mut plan = Plan { known, lanes, receipts: Vec::new(), events: Vec::new(), work_items: Vec::new() };
+    let mut answers = Vec::with_capacity(deliveries.len());
+    for delivery in deliveries {
+        answers.push(match authority.check(&delivery.namespace, &delivery.pack, delivery.generation) {
+            Ok(()) => Ok(plan.add(unit, delivery)),
+            Err(refusal) => Err(refusal),
+        });
+    }
+    unit.authority = authority;
+    plan.store(unit).await?;
+    Ok(answers)
+}
+
+impl Plan {
+    fn add(&mut self, unit: &mut Unit<'_>, mut delivery: Delivery) -> Enqueued {
+        if let Some(event_id) = self.conflict(&delivery) {
+            return Enqueued::Conflict { event_id };
+        }
+        let receipt = unit.sequences.receipt();
+        let events_before = self.events.len();
+        let mut first_receipt = delivery.receipt_id;
+        let mut ids = Vec::with_capacity(delivery.events.len());
+        for event in std::mem::take(&mut delivery.events) {
+            let (id, receipt_id) = self.add_event(unit, &delivery, receipt, event);
+            if ids.is_empty() {
+                first_receipt = receipt_id;
+            }
+            ids.push(id);
+        }
+        if self.events.len() == events_before {
+            return Enqueued::Duplicate { receipt_id: first_receipt, events: ids };
+        }
+        self.receipts.push((receipt, delivery));
+        Enqueued::Stored { events: ids }
+    }
+
+    /// The Event that stands in a delivery's way: one of the same key that is another.
+    fn conflict(&self, delivery: &Delivery) -> Option<EventId> {
+        let mut own: HashMap<&str, &NewEvent> = HashMap::new();
+        for event in &delivery.events {
+            if let Some(known) = self.known.get(&EventKey::of(delivery, event))
+                && !known.is(delivery.generation, event)
+            {
+                return Some(known.id);
+            }
+            let first = own.entry(&event.delivery_key).or_insert(event);
+            if first.payload_digest != event.payload_digest {
+                return Some(first.id);
+            }
+        }
+        None
+    }
+
+    /// Plans what is missing of one event. Returns the ids of the Event that has its key, and of that one's receipt.
+    fn add_event(
+        &mut self,
+        unit: &mut Unit<'_>,
+        delivery: &Delivery,
+        receipt: i64,
+        event: NewEvent,
+    ) -> (EventId, ReceiptId) {
+        let (work_item_id, queue_class) = (event.work_item_id, event.queue_class);
+        let known = match self.known.entry(EventKey::of(delivery, &event)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let ordinal = unit.sequences.event();
+                let known = entry.insert(Known {
+                    ordinal,
+                    id: event.id,
+                    receipt_id: delivery.receipt_id,
+                    pack: delivery.pack.clone(),
+                    generation: delivery.generation,
+                    payload_digest: event.payload_digest,
+                    source_key: event.source_key.clone(),
+                    delivery_lane: in_delivery_lane(delivery),
+                    has_work_item: false,
+                });
+                let (namespace, route) = (delivery.namespace.clone(), delivery.route.clone());
+                self.events.push(PlannedEvent { ordinal, receipt, namespace, route, event });
+                known
+            }
+        };
+        if !known.has_work_item {
+            known.has_work_item = true;
+            self.work_items.push(PlannedWorkItem {
+                ordinal: known.ordinal * WORK_TYPES_PER_EVENT + work_type_code(WORK_TYPE),
+                id: work_item_id,
+                event_id: known.id,
+                namespace: delivery.namespace.clone(),
+                scope: Scope { pack: known.pack.clone(), work_type: WORK_TYPE, generation: known.generation },
+                source_key: known.source_key.clone(),
+                delivery_lane: known.delivery_lane.clone(),
+                queue_class,
+                coalesces: coalesces(delivery.coalescing, &delivery.route),
+                projection: projection(delivery.coalescing, &delivery.route, known.source_key.as_deref()),
+                created_at: delivery.received_at,
+                replays: None,
+                action: None,
+            });
+        }
+        (known.id, known.receipt_id)
+    }
+
+    async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        INSERT_RECEIPTS
+            .write(&mut unit.connection, self.receipts, |values, (ordinal, delivery)| {
+                values.push(ordinal).id(delivery.receipt_id.as_bytes()).push(delivery.pack.as_str());
+                values.push(i64::from(delivery.generation.0)).time(delivery.received_at);
+                values.push(delivery.content_type).headers(&delivery.headers);
+                values.push(delivery.ordering == Ordering::Delivery);
+            })
+            .await?;
+        INSERT_EVENTS
+            .write(
+                &mut unit.connection,
+                self.events,
+                |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
+                    values.push(ordinal).id(event.id.as_bytes()).push(receipt);
+                    values
+                        .push(namespace.as_str())
+                        .push(route.as_str())
+                        .push(event.delivery_key)
+                        .push(event.source_key);
+                    values.push(event.payload_digest.as_slice()).bytes(event.body);
+                },
+            )
+            .await?;
+        store_work_items(unit, self.lanes, self.work_items).await
+    }
+}
+
+/// Stores WorkItems, each in its lane's next place; `lanes` are those that have been read already.
+pub(in crate::store) async fn store_work_items(
+    unit: &mut Unit<'_>,
+    mut lanes: Lanes,
+    items: Vec<PlannedWorkItem>,
+) -> Result<(), sqlx::Error> {
+    lanes.load(unit, items.iter().flat_map(PlannedWorkItem::lanes).collect()).await?;
+    let mut placed = Vec::with_capacity(items.len());
+    let mut queued = BTreeMap::new();
+    for item in items {
+        let place = lanes.append(unit, item.lanes().collect(), item.ordinal, item.created_at);
+        let state = place.blockers.state();
+        unit.count_work_items(&item.scope, None, state, 1);
+        unit.work_changed |= state == WorkState::Ready;
+        if item.generation_of().is_some() && state == WorkState::Blocked {
+            queued.extend(place.lanes.source.map(|line| (line, item.created_at)));
+        }
+        placed.push((item, place));
+    }
+    lanes.save(unit).await?;
+    INSERT_WORK_ITEMS
+        .write(&mut unit.connection, placed, |values, (item, place)| {
+            let generation_of = item.generation_of().map(str::to_owned);
+            let active = generation_of.clone().filter(|_| place.blockers.state() == WorkState::Ready);
+            values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
+            let Scope { pack, work_type, generation } = item.scope;
+            values.push(work_type_code(work_type)).push(item.namespace.as_str()).push(pack.as_str());
+            values.push(i64::from(generation.0)).push(work_state_code(place.blockers.state()));
+            values.push(place.ordinal).push(place.lanes.source).push(place.lanes.delivery).push(place.blockers.0);
+            values.push(place.ordinal).time(item.created_at).time(item.created_at);
+            values.push(0_u32).push(0_u32).push(0_u32).push(false);
+            let (parent, event) = item.replays.unzip();
+            values
+                .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
+                .push(event.or(item.action.and_then(|action| action.event)))
+                .push(queue_class_code(item.queue_class))
+                .push(item.coalesces.as_ref().map(RouteName::as_str))
+                .push(item.action.map(|action| action.message))
+                .push(generation_of)
+                .push(active);
+        })
+        .await?;
+    projection::supersede(unit, queued).await
+}
+
+impl PlannedWorkItem {
+    /// The lanes that it stands in, one of each kind at most.
+    fn lanes(&self) -> impl Iterator<Item = LaneKey> + '_ {
+        let projection = self.projection.as_ref().map(|projection| &projection.route);
+        let (namespace, pack) = (&self.namespace, &self.scope.pack);
+        lanes(namespace, pack, self.delivery_lane.as_ref(), projection, self.source_key.as_deref())
+    }
+
+    /// The source whose projection it is a generation of.
+    fn generation_of(&self) -> Option<&str> {
+        let is_generation = self.projection.as_ref().is_some_and(|projection| projection.part == Part::Generation);
+        self.source_key.as_deref().filter(|_| is_generation)
+    }
+}
+
+/// The line of the projection that `projection` names, or a delivery lane and the lane of a source.
+fn lanes<'a>(
+    namespace: &'a Namespace,
+    pack: &'a PackName,
+    route: Option<&'a RouteName>,
+    projection: Option<&'a RouteName>,
+    source: Option<&'a str>,
+) -> impl Iterator<Item = LaneKey> + 'a {
+    let line = projection.zip(source).map(|(route, source)| projection::line(namespace, pack, route, source));
+    let (route, source) = if line.is_some() { (None, None) } else { (route, source) };
+    let delivery = route.map(|route| (LaneKind::Delivery, route.as_str()));
+    let source = source.map(|source| (LaneKind::Source, source));
+    let lanes = delivery.into_iter().chain(source).map(|(kind, key)| LaneKey {
+        kind,
+        namespace: namespace.clone(),
+        pack: pack.clone(),
+        key: key.to_owned(),
+    });
+    lanes.chain(line)
+}
+
+/// The Events that are durable, and in an embedded database, where nobody else changes them, the lanes too.
+async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<EventKey, Known>, Lanes), sqlx::Error> {
+    let events = deliveries.iter().flat_map(|delivery| delivery.events.iter().map(move |event| (delivery, event)));
+    let mut keys = HashSet::new();
+    let mut lane_keys = HashSet::new();
+    for (delivery, event) in events {
+        keys.insert(EventKey::of(delivery, event));
+        let (route, source) = (in_delivery_lane(delivery), event.source_key.as_deref());
+        let projection = projection(delivery.coalescing, &delivery.route, source).map(|projection| projection.route);
+        lane_keys.extend(lanes(&delivery.namespace, &delivery.pack, route.as_ref(), projection.as_ref(), source));
+    }
+    let engine = unit.connection.engine();
+    let mut reads = Reads::of(engine);
+    let known = reads.ask(if unit.attempt == 0 { &SEEN } else { &CURRENT }, sorted(keys), |values, key| {
+        values.push(key.namespace.as_str()).push(key.route.as_str()).push(key.delivery_key);
+    });
+    let ahead = match engine {
+        Engine::Sqlite => Lanes::ask(&mut reads, sorted(lane_keys)),
+        Engine::MySql { .. } => Lanes::ask(&mut reads, Vec::new()),
+    };
+    let answered = reads.answer(&mut unit.connection).await?;
+    let known = answered.decode(known, known_event)?;
+    Ok((known.into_iter().collect(), Lanes::answered(&answered, ahead)?))
+}
+
+fn known_event(row: &Row) -> Result<(EventKey, Known), sqlx::Error> {
+    let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
+    let known = Known {
+        ordinal: row.value(3)?,
+        id: EventId::from_bytes(row.bytes_16(4)?),
+        receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
+        pack: row.name(6)?,
+        generation: GenerationNumber(row.unsigned_32(7)?),
+        payload_digest: row.digest(8)?,
+        source_key: row.value(9)?,
+        has_work_item: row.value(10)?,
+        delivery_lane: row.value::<bool>(11)?.then_some(key.route.clone()),
+    };
+    Ok((key, known))
+}
+
+/// The route whose delivery lane the events of a delivery stand in.
+fn in_delivery_lane(delivery: &Delivery) -> Option<RouteName> {
+    match delivery.ordering {
+        Ordering::Delivery => Some(delivery.route.clone()),
+        Ordering::None | Ordering::Source => None,
+    }
+}
+
+/// The route of which later events make its own superfluous.
+pub(in crate::store) fn coalesces(coalescing: Coalescing, route: &RouteName) -> Option<RouteName> {
+    match coalescing {
+        Coalescing::LatestBySource => Some(route.clone()),
+        Coalescing::None | Coalescing::SourceProjection => None,
+    }
+}
+
+/// The projection that an event of `route` about `source` is a generation of.
+pub(in crate::store) fn projection(
+    coalescing: Coalescing,
+    route: &RouteName,
+    source: Option<&str>,
+) -> Option<Projection> {
+    match coalescing {
+        Coalescing::SourceProjection => source.map(|_| Projection { route: route.clone(), part: Part::Generation }),
+        Coalescing::None | Coalescing::LatestBySource => None,
+    }
+}
+
+/// The route in whose delivery lane a stored event stands: a name, and behind it whether it does.
+pub(in crate::store) fn delivery_lane(row: &Row, index: usize) -> Result<Option<RouteName>, sqlx::Error> {
+    if row.value(index + 1)? { row.name(index).map(Some) } else { Ok(None) }
+}
+
+/// Rows are locked in order, so that two transactions do not wait for each other.
+pub(in crate::store) fn sorted<T: Ord>(set: HashSet<T>) -> Vec<T> {
+    let mut sorted: Vec<T> = set.into_iter().collect();
+    sorted.sort_unstable();
+    sorted
+}

@@ -1,0 +1,130 @@
+//! What was read for a run that succeeded, so that it can be run again with the same reads. A row apart: most runs read
+//! nothing.
+
+use bytes::Bytes;
+
+use crate::model::names::ReaderName;
+use crate::model::reading::{Reading, RecordedReads};
+use crate::store::engine::connection::Row;
+use crate::store::engine::dialect::Conflict;
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::damaged;
+use crate::store::writer::unit::Unit;
+
+/// What a list of readings begins with.
+const VERSION: u8 = 1;
+/// A key without a record has this length.
+const NO_RECORD: u32 = u32::MAX;
+
+static INSERT: Statement = Statement::insert("work_item_read (ordinal, total, bytes, records)", 4, Conflict::Fail);
+
+/// Stores what was read for these WorkItems, named by their ordinals.
+pub(in crate::store) async fn keep(unit: &mut Unit<'_>, records: Vec<(i64, RecordedReads)>) -> Result<(), sqlx::Error> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    INSERT
+        .write(&mut unit.connection, records, |values, (ordinal, reads)| {
+            values.push(ordinal);
+            match reads {
+                // An empty blob is no list: a list begins with its version.
+                RecordedReads::TooLarge { count, bytes } => {
+                    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+                    values.push(i64::from(count)).push(bytes).push(Vec::<u8>::new())
+                }
+                RecordedReads::Kept(readings) => {
+                    let encoded = encode(&readings);
+                    let count = i64::try_from(readings.len()).unwrap_or(i64::MAX);
+                    values.push(count).push(i64::try_from(encoded.len()).unwrap_or(i64::MAX)).push(encoded)
+                }
+            };
+        })
+        .await
+}
+
+/// Reads the three columns from `first` on; they are NULL where nothing was read.
+pub(in crate::store) fn read(row: &Row, first: usize) -> Result<RecordedReads, sqlx::Error> {
+    let (Some(count), Some(bytes), Some(blob)) = (
+        row.value::<Option<i64>>(first)?,
+        row.value::<Option<i64>>(first + 1)?,
+        row.value::<Option<Vec<u8>>>(first + 2)?,
+    ) else {
+        return Ok(RecordedReads::NONE);
+    };
+    if blob.is_empty() {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        return Ok(RecordedReads::TooLarge { count, bytes: u64::try_from(bytes).unwrap_or(0) });
+    }
+    let blob = Bytes::from(blob);
+    let readings = decode(&blob).ok_or_else(|| damaged("list of readings", format_args!("{} bytes", blob.len())))?;
+    Ok(RecordedReads::Kept(readings))
+}
+
+/// Version, then for each reading: lengths of reader, key and record (u32, little-endian), and these.
+fn encode(readings: &[Reading]) -> Vec<u8> {
+    let mut blob = vec![VERSION];
+    for reading in readings {
+        let length =
+            |bytes: usize| u32::try_from(bytes).expect("what is kept is bounded far below 4 GiB").to_le_bytes();
+        blob.extend_from_slice(&length(reading.reader.as_str().len()));
+        blob.extend_from_slice(&length(reading.key.len()));
+        match &reading.value {
+            None => blob.extend_from_slice(&NO_RECORD.to_le_bytes()),
+            Some(value) => blob.extend_from_slice(&length(value.len())),
+        }
+        blob.extend_from_slice(reading.reader.as_str().as_bytes());
+        blob.extend_from_slice(reading.key.as_bytes());
+        blob.extend_from_slice(reading.value.as_deref().unwrap_or_default());
+    }
+    blob
+}
+
+fn decode(blob: &Bytes) -> Option<Vec<Reading>> {
+    let (version, mut rest) = blob.split_first()?;
+    if *version != VERSION {
+        return None;
+    }
+    let mut readings = Vec::new();
+    while !rest.is_empty() {
+        let (reader_length, after) = length(rest)?;
+        let (key_length, after) = length(after)?;
+        let (value_length, after) = length(after)?;
+        let (reader, after) = after.split_at_checked(usize::try_from(reader_length).ok()?)?;
+        let (key, after) = after.split_at_checked(usize::try_from(key_length).ok()?)?;
+        let recorded = if value_length == NO_RECORD { 0 } else { usize::try_from(value_length).ok()? };
+        let (value, after) = after.split_at_checked(recorded)?;
+        readings.push(Reading {
+            reader: std::str::from_utf8(reader).ok()?.parse::<ReaderName>().ok()?,
+            key: std::str::from_utf8(key).ok()?.to_owned(),
+            value: (value_length != NO_RECORD).then(|| blob.slice_ref(value)),
+        });
+        rest = after;
+    }
+    Some(readings)
+}
+
+fn length(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*length), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(key: &str, value: Option<&'static [u8]>) -> Reading {
+        Reading { reader: "contacts".parse().unwrap(), key: key.to_owned(), value: value.map(Bytes::from_static) }
+    }
+
+    #[test]
+    fn readings_read_back_byte_for_byte() {
+        for readings in [vec![], vec![reading("a", None), reading("", Some(b"")), reading("\u{e9}", Some(b"\x00\xff"))]]
+        {
+            assert_eq!(decode(&encode(&readings).into()), Some(readings));
+        }
+        let blob = encode(&[reading("a", Some(b"value"))]);
+        assert_eq!(decode(&Bytes::copy_from_slice(&blob[..blob.len() - 1])), None);
+        assert_eq!(decode(&Bytes::new()), None);
+        assert_eq!(decode(&Bytes::from_static(&[9])), None);
+    }
+}

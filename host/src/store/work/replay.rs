@@ -1,0 +1,288 @@
+//! Replay: a finished WorkItem is run again, as exactly one child on the same Event.
+//!
+//! Invariants:
+//! - The parent's `replayed_at` is reserved by compare-and-swap in the transaction that stores the child, so that
+//!   whoever asks second is told of the first one's child.
+//! - The Event is read and never written. One that the older protocol replayed gets no child here.
+//! - A child is a WorkItem like any other: it waits its turn at the end of its lane, and can be replayed in its turn.
+//!
+//! Rows are locked Event first, then WorkItem, then lane.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::finalize;
+use super::lane::{LaneIds, Lanes};
+use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
+use super::projection::{Part, Projection};
+use crate::model::ids::{EventId, WorkItemId};
+use crate::model::names::{Namespace, RouteName};
+use crate::model::pack::GenerationNumber;
+use crate::model::queue::QueueClass;
+use crate::model::time::Timestamp;
+use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::connection::Row;
+use crate::store::engine::dialect::Lock;
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::{Values, work_type_code};
+use crate::store::messages::actions::Applies;
+use crate::store::writer::Control;
+use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
+use crate::store::{Store, StoreError};
+
+/// What became of a request to replay a WorkItem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// It runs again, as this child.
+    Replayed(WorkItemId),
+    /// It was replayed before; this is the child that it got then.
+    Already(WorkItemId),
+    /// It has not ended: it stands in this state.
+    NotFinished(WorkState),
+    /// The older protocol replayed its Event, at this time.
+    Fenced(Timestamp),
+    /// There is no such WorkItem.
+    NotFound,
+}
+
+/// A request to replay a WorkItem.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Replay {
+    parent: WorkItemId,
+    child: WorkItemId,
+    now: Timestamp,
+}
+
+impl Store {
+    /// Runs a finished WorkItem again, on the generation that it ran on: as `child`, unless it has a child already.
+    ///
+    /// A dead head that holds its lane up leaves it: the child, at the lane's end, would wait for it for ever.
+    pub async fn replay(&self, parent: WorkItemId, child: WorkItemId, now: Timestamp) -> Result<Replayed, StoreError> {
+        self.writer.control(|reply| Control::Replay(Replay { parent, child, now }, reply)).await
+    }
+}
+
+/// The ordinal of a replay, and of what is no delivery's at all: below 0, where no delivery's WorkItem is, with the
+/// work type in its low bits as everywhere.
+pub(in crate::store) fn ordinal(number: i64, work_type: WorkType) -> i64 {
+    work_type_code(work_type) - number * WORK_TYPES_PER_EVENT
+}
+
+/// Whether a WorkItem with this ordinal is another than the one that a delivery brought.
+pub(in crate::store) fn is_replay(ordinal: i64) -> bool {
+    ordinal < 0
+}
+
+/// Which Events WorkItems are about, and whether the WorkItem that an Event's delivery brought is a generation of a
+/// projection: then so stand all its replays in the projection's line. Neither ever changes.
+static EVENTS_OF: Statement = Statement::select(
+    "(id)",
+    1,
+    "SELECT work_item.event_id, first.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
+     CROSS JOIN event ON event.id = work_item.event_id LEFT JOIN work_item AS first ON first.ordinal = event.ordinal * 16 + 1",
+);
+
+static HOLD_EVENTS: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT event.id, event.ordinal, event.source_key, event.replayed_at, event.route, receipt.delivery_lane FROM wanted \
+     CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
+    Lock::Share,
+);
+
+static HOLD_PARENTS: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
+     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
+     work_item.action FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+    Lock::Update,
+);
+
+static CHILDREN: Statement = Statement::lock(
+    "(id)",
+    1,
+    "SELECT work_item.replay_of, work_item.id FROM wanted CROSS JOIN work_item ON work_item.replay_of = wanted.id",
+    Lock::Share,
+);
+
+static RESERVE: Statement = Statement::update(
+    "work_item",
+    "replayed_at = reserved.column2",
+    "reserved",
+    2,
+    "work_item.ordinal = reserved.column1 AND work_item.state IN (4, 5) AND work_item.replayed_at IS NULL",
+);
+
+/// An Event, as far as a replay needs it.
+struct Input {
+    ordinal: i64,
+    source_key: Option<String>,
+    route: RouteName,
+    delivery_lane: Option<RouteName>,
+    replayed_at: Option<Timestamp>,
+    /// Whether its delivery's WorkItem is a generation of a projection.
+    is_projected: bool,
+}
+
+/// A WorkItem that is to be replayed.
+struct Parent {
+    ordinal: i64,
+    event_id: EventId,
+    namespace: Namespace,
+    scope: Scope,
+    state: WorkState,
+    lanes: LaneIds,
+    queue_class: QueueClass,
+    /// The ordinal of the message that it applies.
+    action: Option<i64>,
+}
+
+/// What a group of requests is about, held until the transaction ends.
+struct Held {
+    events: HashMap<EventId, Input>,
+    parents: HashMap<WorkItemId, Parent>,
+    children: HashMap<WorkItemId, WorkItemId>,
+}
+
+/// What replays write.
+#[derive(Default)]
+struct Plan {
+    reserved: Vec<(i64, Timestamp)>,
+    children: Vec<PlannedWorkItem>,
+    /// Dead heads that hold their lanes up: ordinal and lanes.
+    holders: Vec<(i64, LaneIds)>,
+}
+
+/// Applies replays in order.
+pub(in crate::store) async fn apply(
+    unit: &mut Unit<'_>,
+    requests: Vec<Replay>,
+) -> Result<Answers<Replayed>, sqlx::Error> {
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut held = Held::load(unit, requests.iter().map(|request| request.parent).collect()).await?;
+    let mut plan = Plan::default();
+    let answers = requests.into_iter().map(|request| Ok(held.decide(unit, &mut plan, &request))).collect();
+    plan.store(unit).await?;
+    Ok(answers)
+}
+
+impl Held {
+    async fn load(unit: &mut Unit<'_>, mut parents: Vec<WorkItemId>) -> Result<Self, sqlx::Error> {
+        parents.sort_unstable();
+        parents.dedup();
+        let events = load_events(unit, parents.clone()).await?;
+        let children =
+            |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), WorkItemId::from_bytes(row.bytes_16(1)?)));
+        let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), bind_work_item, parent).await?;
+        let children = CHILDREN.fetch(&mut unit.connection, parents, bind_work_item, children).await?;
+        Ok(Self { events, parents: held.into_iter().collect(), children: children.into_iter().collect() })
+    }
+
+    fn decide(&mut self, unit: &mut Unit<'_>, plan: &mut Plan, request: &Replay) -> Replayed {
+        let Some(parent) = self.parents.get(&request.parent) else { return Replayed::NotFound };
+        let Some(event) = self.events.get(&parent.event_id) else { return Replayed::NotFound };
+        if let Some(child) = self.children.get(&request.parent) {
+            return Replayed::Already(*child);
+        }
+        if let Some(replayed_at) = event.replayed_at {
+            return Replayed::Fenced(replayed_at);
+        }
+        if !parent.state.is_terminal() {
+            return Replayed::NotFinished(parent.state);
+        }
+        self.children.insert(request.parent, request.child);
+        plan.add(unit, parent, event, request);
+        Replayed::Replayed(request.child)
+    }
+}
+
+impl Plan {
+    fn add(&mut self, unit: &mut Unit<'_>, parent: &Parent, event: &Input, request: &Replay) {
+        self.reserved.push((parent.ordinal, request.now));
+        // Actions stand in no lane.
+        let stands_in_lanes = parent.action.is_none();
+        let is_projected = event.is_projected && stands_in_lanes;
+        self.children.push(PlannedWorkItem {
+            ordinal: ordinal(unit.sequences.replay(), parent.scope.work_type),
+            id: request.child,
+            event_id: parent.event_id,
+            namespace: parent.namespace.clone(),
+            scope: parent.scope.clone(),
+            source_key: event.source_key.clone().filter(|_| stands_in_lanes),
+            delivery_lane: event.delivery_lane.clone().filter(|_| stands_in_lanes),
+            queue_class: parent.queue_class,
+            // Somebody asked for it: nothing makes it superfluous.
+            coalesces: None,
+            projection: is_projected.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
+            created_at: request.now,
+            replays: Some((request.parent, event.ordinal)),
+            action: parent.action.map(|message| Applies { message, event: Some(event.ordinal) }),
+        });
+        if parent.state == WorkState::Dead && !parent.lanes.is_empty() {
+            self.holders.push((parent.ordinal, parent.lanes));
+        }
+    }
+
+    /// Children are in their lanes before heads leave these: so each finds its place behind those who wait.
+    async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
+        let expected = self.reserved.len();
+        let reserved = RESERVE
+            .execute(&mut unit.connection, self.reserved, |values, (ordinal, now)| {
+                values.push(ordinal).time(now);
+            })
+            .await?;
+        all_written(reserved, expected)?;
+        store_work_items(unit, Lanes::default(), self.children).await?;
+        finalize::leave_lanes(unit, self.holders).await
+    }
+}
+
+fn bind_work_item(values: &mut Values, id: WorkItemId) {
+    values.id(id.as_bytes());
+}
+
+fn bind_event(values: &mut Values, id: EventId) {
+    values.id(id.as_bytes());
+}
+
+async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<HashMap<EventId, Input>, sqlx::Error> {
+    let event_of = |row: &Row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.value::<bool>(1)?));
+    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, bind_work_item, event_of).await?;
+    let projected: BTreeMap<EventId, bool> = projected.into_iter().collect();
+    let ids = projected.keys().copied().collect();
+    let events = HOLD_EVENTS
+        .fetch(&mut unit.connection, ids, bind_event, |row| {
+            let id = EventId::from_bytes(row.bytes_16(0)?);
+            let input = Input {
+                is_projected: projected[&id],
+                ordinal: row.value(1)?,
+                source_key: row.value(2)?,
+                route: row.name(4)?,
+                delivery_lane: delivery_lane(row, 4)?,
+                replayed_at: row.optional_time(3)?,
+            };
+            Ok((id, input))
+        })
+        .await?;
+    Ok(events.into_iter().collect())
+}
+
+fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
+    let parent = Parent {
+        ordinal: row.value(1)?,
+        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        namespace: row.name(4)?,
+        scope: Scope {
+            pack: row.name(5)?,
+            work_type: row.work_type(3)?,
+            generation: GenerationNumber(row.unsigned_32(6)?),
+        },
+        state: row.work_state(7)?,
+        lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
+        queue_class: row.queue_class(10)?,
+        action: row.value(11)?,
+    };
+    Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
+}

@@ -1,0 +1,208 @@
+//! The sweep: finds lanes in which somebody waits and nobody would ever let them go on, and puts them right.
+//!
+//! No transaction leaves such a lane behind; what the sweep finds comes from a mistake in this program, or from
+//! somebody else who wrote to the database. So each repair is counted, and the count is expected to stay 0.
+//!
+//! Lanes are looked at by a reader, a few at a time from where the last sweep ended, by index seeks: what a sweep costs
+//! depends neither on how many lanes there are nor on how many wait in one. What looks wrong is looked at once more
+//! with the lanes held, and only what is still wrong is changed.
+
+use super::lane::{self, HeldLanes, LaneIds};
+use crate::model::lane::{Blockers, LaneKind, Line};
+use crate::model::pack::GenerationNumber;
+use crate::model::work_item::WorkState;
+use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::statement::Statement;
+use crate::store::engine::values::{Values, values};
+use crate::store::writer::Control;
+use crate::store::writer::unit::{Answers, Scope, Unit};
+use crate::store::{Store, StoreError};
+
+/// Lanes of each kind that one sweep looks at.
+const SWEEP_LANES_MAX: usize = 32;
+
+/// What a sweep came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sweep {
+    /// Lanes that were looked at.
+    pub lanes: u64,
+    /// Lanes that were put right.
+    pub repaired: u64,
+    /// Where the next sweep goes on.
+    pub next: SweepCursor,
+}
+
+/// How far the sweeps have come: the last lane of each kind. Projections' lines are swept with the lanes of sources, in
+/// whose place they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SweepCursor {
+    delivery: i64,
+    source: i64,
+}
+
+impl Store {
+    /// Looks at the next few lanes in which somebody waits, and repairs those that nobody would let go on. After the
+    /// last lane comes the first one.
+    pub async fn sweep_lanes(&self, from: SweepCursor) -> Result<Sweep, StoreError> {
+        let mut reader = self.reader().await?;
+        let mut sweep = Sweep::default();
+        let mut suspects = Vec::new();
+        for kind in [LaneKind::Delivery, LaneKind::Source] {
+            let lanes = waited_in(&mut reader.connection(), kind, from.of(kind)).await?;
+            *sweep.next.of_mut(kind) =
+                if lanes.len() < SWEEP_LANES_MAX { 0 } else { lanes.last().copied().unwrap_or(0) };
+            sweep.lanes += lanes.len() as u64;
+            let seen = look(&mut reader.connection(), kind, lanes).await?;
+            suspects.extend(seen.into_iter().filter(|seen| seen.line.amiss().is_some()).map(|seen| seen.suspect));
+        }
+        drop(reader);
+        if !suspects.is_empty() {
+            sweep.repaired = self.writer.control(|reply| Control::Sweep(suspects, reply)).await?;
+        }
+        Ok(sweep)
+    }
+}
+
+impl SweepCursor {
+    fn of(self, kind: LaneKind) -> i64 {
+        match kind {
+            LaneKind::Delivery => self.delivery,
+            LaneKind::Source | LaneKind::Projection => self.source,
+        }
+    }
+
+    fn of_mut(&mut self, kind: LaneKind) -> &mut i64 {
+        match kind {
+            LaneKind::Delivery => &mut self.delivery,
+            LaneKind::Source | LaneKind::Projection => &mut self.source,
+        }
+    }
+}
+
+/// A lane that looks wrong, and the first of those who wait in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) struct Suspect {
+    kind: LaneKind,
+    lane_id: i64,
+    first: i64,
+    /// The lanes that the first one stands in.
+    lanes: LaneIds,
+}
+
+/// What is seen of a lane.
+struct Seen {
+    suspect: Suspect,
+    line: Line,
+    scope: Scope,
+}
+
+const NEXT_DELIVERY: &str = "SELECT min(waiting_delivery) FROM work_item WHERE waiting_delivery > ?";
+const NEXT_SOURCE: &str = "SELECT min(waiting_source) FROM work_item WHERE waiting_source > ?";
+
+/// The first who waits in each lane; the head, if it still holds the lane up; and the head of the first one's other
+/// lane.
+macro_rules! line {
+    ($waiting:literal, $own:literal, $other:literal) => {
+        concat!(
+            ", line (lane_id, ordinal) AS (SELECT wanted.lane_id, (SELECT waiting.ordinal FROM work_item AS waiting \
+             WHERE waiting.",
+            $waiting,
+            " = wanted.lane_id ORDER BY waiting.lane_ordinal LIMIT 1) FROM wanted) \
+             SELECT line.lane_id, first.ordinal, first.blockers, head.ordinal, first.",
+            $other,
+            ", other.head, first.pack, first.work_type, first.generation FROM line \
+             CROSS JOIN work_item AS first ON first.ordinal = line.ordinal CROSS JOIN lane ON lane.id = line.lane_id \
+             LEFT JOIN work_item AS head ON head.ordinal = lane.head AND head.",
+            $own,
+            " = lane.id AND head.state <> 4 AND head.lane_ordinal <= first.lane_ordinal \
+             LEFT JOIN lane AS other ON other.id = first.",
+            $other
+        )
+    };
+}
+
+static DELIVERY_LINES: Statement =
+    Statement::select("(lane_id)", 1, line!("waiting_delivery", "delivery_lane_id", "source_lane_id"));
+
+static SOURCE_LINES: Statement =
+    Statement::select("(lane_id)", 1, line!("waiting_source", "source_lane_id", "delivery_lane_id"));
+
+/// The next lanes of a kind in which anybody waits.
+async fn waited_in(connection: &mut Connection<'_>, kind: LaneKind, after: i64) -> Result<Vec<i64>, sqlx::Error> {
+    let text = match kind {
+        LaneKind::Delivery => NEXT_DELIVERY,
+        LaneKind::Source | LaneKind::Projection => NEXT_SOURCE,
+    };
+    let mut lanes: Vec<i64> = Vec::new();
+    while lanes.len() < SWEEP_LANES_MAX {
+        let after = lanes.last().copied().unwrap_or(after);
+        let Some(lane_id) = connection.fetch_one(text, values![after]).await?.value(0)? else { break };
+        lanes.push(lane_id);
+    }
+    Ok(lanes)
+}
+
+async fn look(connection: &mut Connection<'_>, kind: LaneKind, lanes: Vec<i64>) -> Result<Vec<Seen>, sqlx::Error> {
+    let lines = match kind {
+        LaneKind::Delivery => &DELIVERY_LINES,
+        LaneKind::Source | LaneKind::Projection => &SOURCE_LINES,
+    };
+    let bind = |values: &mut Values, lane_id: i64| {
+        values.push(lane_id);
+    };
+    lines.fetch(connection, lanes, bind, |row| seen(kind, row)).await
+}
+
+fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
+    let (lane_id, first, other) = (row.value(0)?, row.value(1)?, row.value::<Option<i64>>(4)?);
+    let lanes = match kind {
+        LaneKind::Delivery => LaneIds { delivery: Some(lane_id), source: other },
+        LaneKind::Source | LaneKind::Projection => LaneIds { delivery: other, source: Some(lane_id) },
+    };
+    Ok(Seen {
+        suspect: Suspect { kind, lane_id, first, lanes },
+        line: Line {
+            head: row.value(3)?,
+            first,
+            blockers: Blockers(row.unsigned_32(2)?),
+            other_head: if other.is_some() { Some(row.value(5)?) } else { None },
+        },
+        scope: Scope {
+            pack: row.name(6)?,
+            work_type: row.work_type(7)?,
+            generation: GenerationNumber(row.unsigned_32(8)?),
+        },
+    })
+}
+
+/// Repairs what is still wrong of what sweeps found, and answers each with how many lanes that were.
+pub(in crate::store) async fn apply(
+    unit: &mut Unit<'_>,
+    sweeps: Vec<Vec<Suspect>>,
+) -> Result<Answers<u64>, sqlx::Error> {
+    let mut answers = Vec::with_capacity(sweeps.len());
+    for suspects in sweeps {
+        let mut repaired = 0;
+        // One after the other: what is right of one lane may depend on what was just done to another.
+        for suspect in suspects {
+            repaired += u64::from(repair(unit, suspect).await?);
+        }
+        answers.push(Ok(repaired));
+    }
+    Ok(answers)
+}
+
+async fn repair(unit: &mut Unit<'_>, suspect: Suspect) -> Result<bool, sqlx::Error> {
+    lane::hold(unit, &HeldLanes::from_iter([suspect.lanes])).await?;
+    let seen = look(&mut unit.connection, suspect.kind, vec![suspect.lane_id]).await?.pop();
+    // If somebody else is the first by now, that one's other lane is not held; the next sweep comes by again.
+    let Some(Seen { line, scope, .. }) = seen.filter(|seen| seen.suspect == suspect) else { return Ok(false) };
+    let Some((head, blockers)) = line.amiss() else { return Ok(false) };
+    if blockers.state() == WorkState::Ready {
+        unit.count_work_items(&scope, Some(WorkState::Blocked), WorkState::Ready, 1);
+        unit.work_changed = true;
+    }
+    lane::set_heads(unit, vec![(suspect.lane_id, Some(head))]).await?;
+    lane::set_blockers(unit, vec![(suspect.first, blockers)]).await?;
+    Ok(true)
+}
