@@ -73,7 +73,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     assert_eq!(code, Some(0), "{error}");
     assert_eq!((&answer["destination"]["origin"], &answer["destination"]["version"]), (&"set".into(), &1.into()));
     until_arrived(&world, 1).await?;
-    assert!(world.sink.received()[0].is_signed_with(forebay::cli::rig::site::DESTINATION_SECRET));
+    assert!(world.sink.received()[0].is_signed_with(forebay::rig::site::DESTINATION_SECRET));
     assert_eq!(said(&world, &set).0, Some(4), "it is there already");
     assert_eq!(said(&world, &["destination", "set", "notifications", "weight=3", "--version", "9"]).0, Some(4));
     let (code, answer, _) = said(&world, &["destination", "set", "notifications", "weight=3", "--json"]);
