@@ -439,7 +439,18 @@ fn a_destination_that_is_set_while_hosts_run_is_under_the_rules_of_the_file() {
         "retry_statuses": [404], "uncertain": "maybe", "in_flight_messages": 51, "attempts_max": 1.5, "ordering": null,
         "a.b": {"c": [[]]}, "retry_initial_ms": 18_446_744_073_709_551_615_u64,
     });
-    expect![[r#""#]].assert_eq(&read("crm", wrong).unwrap_err());
+    expect![[r#"
+        `destinations.crm.a.b` is not a known key; did you mean `destinations.crm.url`?
+        `destinations.crm.attempts_max` must be a whole number from 1 to 1000
+        `destinations.crm.deadline` is not a known key; did you mean `destinations.crm.deadline_ms`?
+        `destinations.crm.ordering` must be a number, a text or a list of texts
+        `destinations.crm.retry_initial_ms` must be a number, a text or a list of texts
+        `destinations.crm.retry_statuses` must be a list of texts
+        `destinations.crm.uncertain` must be one of retry, hold, end
+        `destinations.crm.weight` must be a whole number from 1 to 1000
+        `destinations.crm.url` must not contain a user or a password: sign with `secret` instead
+        `destinations.crm.secret` must be the name of a secret, 1 to 63 of a-z, 0-9, `-` and `_`, not the secret itself
+        `destinations.crm.in_flight_messages` is 51, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to 50 or less, or both of these to 102 or more"#]].assert_eq(&read("crm", wrong).unwrap_err());
     for name in ["", "a.b", "Big", "flow:github", "a/b", &"x".repeat(64)] {
         let problem = read(name, serde_json::json!({"url": "https://a/"})).unwrap_err();
         assert!(problem.contains("cannot be a destination name"), "{name}: {problem}");
