@@ -1,5 +1,5 @@
-//! `[destinations.NAME]`: from the file's words to a [`Destination`], and from those of somebody who sets one while hosts
-//! run. The rules are the same.
+//! `[destinations.NAME]`: from the file's words to a [`Destination`], and from those of somebody who sets one while
+//! hosts run. The rules are the same.
 
 use std::time::Duration;
 

@@ -148,8 +148,8 @@ struct ShardHandle {
 }
 
 impl Timeline {
-    /// Starts the shards' actors, which follow `destinations`; they acquire their shards, which takes until the leases of a dead owner are over, and
-    /// stop when `stop` is cancelled.
+    /// Starts the shards' actors, which follow `destinations`; they acquire their shards, which takes until the leases
+    /// of a dead owner are over, and stop when `stop` is cancelled.
     pub async fn start(
         options: TimelineOptions,
         runtime: RuntimeId,

@@ -53,7 +53,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     let hostile: [(&[&str], &str); 8] = [
         (&["url=http://10.1.2.3/"], "is in 10.0.0.0/8"),
         (&["url=http://me:hunter2@a.example/"], "user or a password"),
-        (&["url=file:///etc/passwd"], "http:// or https://"),
+        (&["url=ftp://a.example/"], "http:// or https://"),
         (&[&url, "secret=no-such"], "there is no secret `no-such`"),
         (&[&url, "secret=../../etc/passwd"], "must be the name of a secret"),
         (&[&url, "in_flight_messages=30000"], "half of `publish.in_flight_max`"),

@@ -12,7 +12,8 @@ use crate::supervise::DestinationEntry;
 /// `GET /api/v1/destinations`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Destinations {
-    /// By name: those of this host's configuration, those that were set, and those that were removed and are waited for.
+    /// By name: those of this host's configuration, those that were set, and those that were removed and are waited
+    /// for.
     pub destinations: Vec<DestinationOf>,
 }
 

@@ -1,8 +1,8 @@
 //! Destinations that change while a shard is owned: what its lanes may do from then on.
 //!
 //! What is in flight counts on. Of a lane whose destination is gone nothing is claimed any more; of one whose
-//! destination has come, what waited is. Which messages stand in which line is not decided here: where that changes, and
-//! messages stand in such lines, the index is built again.
+//! destination has come, what waited is. Which messages stand in which line is not decided here: where that changes,
+//! and messages stand in such lines, the index is built again.
 
 use std::sync::Arc;
 
