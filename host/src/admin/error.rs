@@ -44,10 +44,10 @@ pub(super) enum ApiError {
     #[error("the message is {}, not dead: there is nothing to send again", .0.as_str())]
     NotDead(MessageState),
     /// It is of no more use.
-    #[error("the message was of no more use from {0} on: it is not sent again")]
+    #[error("the message expired at {0} and is not sent again")]
     Expired(String),
     /// Only an uncertain message is settled by an operator.
-    #[error("the message is {}, not uncertain: there is nothing to settle", .0.as_str())]
+    #[error("the message is {}, not uncertain: there is nothing to resolve", .0.as_str())]
     NotUncertain(MessageState),
     /// Only a dead WorkItem that holds up its lane can be skipped.
     #[error("the work item is {} and holds up no lane by being dead", .0.as_str())]
@@ -56,7 +56,7 @@ pub(super) enum ApiError {
     #[error("the work item is {} and has not ended: there is nothing to replay yet", .0.as_str())]
     NotFinished(WorkState),
     /// No claim takes it now, whoever asks.
-    #[error("the work item is {}, so nobody may claim it now: {why}", .state.as_str())]
+    #[error("the work item is {} and cannot be claimed now: {why}", .state.as_str())]
     NotClaimable {
         /// Where it stands.
         state: WorkState,
@@ -67,7 +67,7 @@ pub(super) enum ApiError {
     #[error("nothing was claimed: {0}; ask again")]
     NotNow(String),
     /// The older protocol replayed the Event: it gets no second child.
-    #[error("its event was replayed at {0} by an older host, which had it run again")]
+    #[error("an executor of the older protocol replayed its event at {0}, so it is not replayed again")]
     Fenced(String),
     /// Messages wait for what would not be there any more, or for something else then.
     #[error("{0}")]
@@ -79,10 +79,10 @@ pub(super) enum ApiError {
     #[error("destination `{0}` is in this host's configuration: change it there, and restart")]
     Configured(String),
     /// Too many ask at once.
-    #[error("too many requests at once")]
+    #[error("too many requests at once: try again in a second")]
     Busy,
     /// The request took too long.
-    #[error("the request took too long")]
+    #[error("the request took too long: ask for less, or see `forebay doctor`")]
     TooSlow,
     /// The host does not serve yet, or no longer.
     #[error("the host is starting or stopping: ask again when it serves (/readyz says so)")]
@@ -194,12 +194,12 @@ impl ApiError {
 fn too_late(too_late: &TooLate) -> String {
     match too_late {
         TooLate::Stands(MessageState::Uncertain) => {
-            "the message is uncertain: find out whether it arrived, then settle it with `forebay message resolve`"
+            "the outcome of its last attempt is unknown: ask the receiver, then run `forebay message resolve ID --as retry|published|dead`"
                 .to_owned()
         }
         TooLate::Stands(state) => format!("the message is {}", state.as_str()),
         TooLate::MayHaveArrived(state) => format!(
-            "the message is {}, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`",
+            "the message is {}, and the outcome of an earlier attempt is unknown: ask the receiver, then run `forebay message resolve ID --as retry|published|dead`",
             state.as_str()
         ),
     }

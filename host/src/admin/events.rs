@@ -90,7 +90,7 @@ async fn work_item(parts: &AdminParts, item: &WorkItemDetail) -> Result<WorkItem
 
 fn not_claimable(item: &WorkItemDetail) -> ApiError {
     let why = match item.state {
-        WorkState::Blocked => "somebody is before it in its lane".to_owned(),
+        WorkState::Blocked => "another item is before it in its lane".to_owned(),
         WorkState::Delayed => format!("its last run failed, and it runs again at {}", wire::rfc3339(item.run_after)),
         WorkState::Processing => match item.lease_until {
             Some(until) => format!("a host has it, under a lease until {}", wire::rfc3339(until)),

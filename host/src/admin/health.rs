@@ -21,7 +21,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// For how long everybody who asks is told what was found.
 const PROBE_FRESH: Duration = Duration::from_secs(1);
 /// What is told instead of reasons to whom they are no business of: they name packs, hosts and errors.
-const REASONS_HELD_BACK: &str = "the reasons are told to those who send the admin token";
+const REASONS_HELD_BACK: &str = "send the admin token to see the reasons";
 /// How Prometheus names its text format.
 const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -37,7 +37,7 @@ pub fn describe() {
     describe_gauge!(
         OLDEST_UNCERTAIN,
         metrics::Unit::Seconds,
-        "Age of the oldest attempt whose outcome nobody knows and that an operator is asked about; 0 if there is none"
+        "Age of the oldest uncertain message that waits for an operator; 0 if there is none"
     );
     describe_counter!(STATS_FAILURES, "Scrapes whose counts by state could not be read");
 }

@@ -25,8 +25,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-            .map_err(|_| ApiError::Invalid("the query cannot be read".to_owned()))?;
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).map_err(|_| {
+            ApiError::Invalid("the query of the address is malformed: write `name=value`, joined by `&`".to_owned())
+        })?;
         let mut parameters = BTreeMap::new();
         for (name, value) in pairs.0 {
             if parameters.insert(name.clone(), value).is_some() {
@@ -80,7 +81,7 @@ impl Parameters {
     pub(super) fn finish(self) -> Result<(), ApiError> {
         match self.0.into_keys().next() {
             None => Ok(()),
-            Some(name) => Err(ApiError::Invalid(format!("parameter `{name}` is not known here"))),
+            Some(name) => Err(ApiError::Invalid(format!("unknown parameter `{name}`"))),
         }
     }
 
@@ -108,7 +109,7 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
-            .map_err(|_| ApiError::Invalid("the id in the path cannot be read".to_owned()))?;
+            .map_err(|_| ApiError::Invalid("the id in the path is malformed".to_owned()))?;
         text.parse().map(Self).map_err(|error: Id::Err| ApiError::Invalid(error.to_string()))
     }
 }
@@ -117,6 +118,5 @@ where
 pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
     // What goes wrong with so small a body, other than its size, is that its sender goes away.
     let body = body.map_err(|_| ApiError::TooLarge { bytes_max: super::REQUEST_BYTES_MAX })?;
-    serde_json::from_slice(&body)
-        .map_err(|error| ApiError::Invalid(format!("the body is not what is expected: {error}")))
+    serde_json::from_slice(&body).map_err(|error| ApiError::Invalid(format!("the body is malformed: {error}")))
 }

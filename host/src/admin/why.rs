@@ -33,8 +33,7 @@ pub(super) async fn why(
         state => ended(&detail, state),
     };
     if entry.state.waits() && is_unsettled(entry.state, detail.uncertain_attempts) {
-        words.explanation +=
-            " Nobody knows whether an earlier attempt arrived, so a cancel or a reschedule comes too late.";
+        words.explanation += " The outcome of an earlier attempt is unknown, so it cannot be cancelled or rescheduled.";
         words.advice = Some(settle(id));
     }
     Ok(Json(wire::Why {
@@ -62,12 +61,12 @@ async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> 
     if let Some(held) = asked {
         let mut words = held_words(held, entry);
         if let (Held::CircuitOpen | Held::RetryBackoff, Some(error)) = (held, &detail.error) {
-            words.explanation = format!("{} What its own last attempt came to: {error}.", words.explanation);
+            words.explanation = format!("{} Its own last attempt: {error}.", words.explanation);
         }
         return Ok(match obstacle(parts, held, entry) {
             Some(obstacle) => Words {
                 explanation: format!("This host cannot send it: {obstacle}."),
-                advice: Some("It is tried again by itself once that is mended; no attempt is lost to it.".to_owned()),
+                advice: Some("It is retried once that is mended, and this costs no attempt.".to_owned()),
                 ..words
             },
             None => words,
@@ -89,11 +88,8 @@ async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> 
     Ok(match owner {
         Some(owner) => Words {
             reason: None,
-            explanation: format!(
-                "Its shard {} is owned by another runtime, {owner}, which knows why it waits.",
-                shard.0
-            ),
-            advice: Some("Ask that runtime: give its admin listener with --admin.".to_owned()),
+            explanation: format!("Its shard {} is owned by another host, {owner}, which knows why it waits.", shard.0),
+            advice: Some("Ask that host: give its admin listener with --admin.".to_owned()),
         },
         None => held_words(Held::Recovering, entry),
     })
@@ -110,9 +106,9 @@ fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<Stri
     }
 }
 
-/// What to do about an attempt of which nobody knows what it did.
+/// What to do about an attempt whose outcome is unknown.
 fn settle(id: MessageId) -> String {
-    format!("Find out, then: forebay message resolve {id} --as retry|published|dead")
+    format!("Ask the receiver, then: forebay message resolve {id} --as retry|published|dead")
 }
 
 fn ended(detail: &MessageDetail, state: MessageState) -> Words {
@@ -121,17 +117,17 @@ fn ended(detail: &MessageDetail, state: MessageState) -> Words {
     let (explanation, advice) = match state {
         MessageState::Publishing => ("Its destination is being called.".to_owned(), None),
         MessageState::Uncertain => (
-            format!("Nobody knows whether its last attempt arrived ({last}), and its destination holds such messages."),
+            format!("The outcome of its last attempt is unknown ({last}), and its destination holds such messages."),
             Some(settle(id)),
         ),
         MessageState::Published => ("It was published.".to_owned(), None),
         MessageState::HandedOff => {
             let work_item = detail.action.as_ref().and_then(|action| action.work_item);
-            let advice = work_item.map(|id| format!("What became of it: forebay work-item show {id}"));
+            let advice = work_item.map(|id| format!("See forebay work-item show {id}"));
             ("It was an action, and was handed off to its pack when it was due.".to_owned(), advice)
         }
         MessageState::Cancelled => ("It was cancelled.".to_owned(), None),
-        MessageState::Expired => ("It was of no more use before it could be published.".to_owned(), None),
+        MessageState::Expired => ("It expired before it could be published.".to_owned(), None),
         MessageState::Dead => (
             format!("It was given up: {last}."),
             Some(format!("To send it again, with the same idempotency key: forebay message redrive {id}")),
@@ -154,7 +150,7 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
         ),
         Held::ClockGated => (
             "This host's clock is not trusted at the moment: nothing is published early.".to_owned(),
-            "Look after the machine's time synchronization".to_owned(),
+            "Check the machine's time synchronization".to_owned(),
         ),
         Held::Recovering => (
             "Its shard has no owner that has caught up with its messages yet.".to_owned(),
@@ -170,8 +166,8 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
             ),
         ),
         Held::CircuitOpen => (
-            "Its destination failed again and again, and is left alone or only probed.".to_owned(),
-            format!("It is probed by itself. {show}"),
+            "Its destination failed repeatedly, and is only probed or not called at all.".to_owned(),
+            format!("The host probes it by itself. {show}"),
         ),
         Held::RetryBackoff => (
             format!("Its last attempt failed; the next is made at {}.", wire::rfc3339(entry.eligible_at)),
@@ -179,8 +175,8 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
         ),
         Held::Throttled => ("Its destination asked to be left alone for a while.".to_owned(), show),
         Held::LaneFull => (
-            "Its lane has in flight what it may.".to_owned(),
-            format!("Look whether the destination is slow, or raise destinations.{destination}.in_flight_messages"),
+            "Its lane has as much in flight as it may.".to_owned(),
+            format!("Check whether the destination is slow, or raise destinations.{destination}.in_flight_messages"),
         ),
         Held::Capacity => (
             "Its shard has claimed as much as it may, the store admits nothing at the moment, or the host is short of \
@@ -188,7 +184,7 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
                 .to_owned(),
             "See forebay shard list and /readyz, or raise timeline.claimed_max and publish.in_flight_max".to_owned(),
         ),
-        Held::Fairness => ("It is the turn of others; it is served soon.".to_owned(), show),
+        Held::Fairness => ("It is the turn of other lanes; its own comes soon.".to_owned(), show),
     };
     Words { reason: Some(held), explanation, advice: Some(format!("{advice}.")) }
 }

@@ -248,7 +248,7 @@ pub struct MessageDetail {
     pub status: Option<u16>,
     /// What went wrong last.
     pub error: Option<String>,
-    /// Its attempts, of all generations, of which nobody knows what they did: it may have arrived once more for each.
+    /// Attempts with an unknown outcome, over all reschedules: it may have arrived once more for each.
     pub uncertain_attempts: u32,
     /// What it is, if it goes to its pack's flow.
     pub action: Option<Action>,

@@ -203,26 +203,29 @@ fn clock(ahead_ms: i64) -> Finding {
     if ahead_ms.abs() <= CLOCK_DIFFERENCE_MS_MAX {
         return Finding::ok(NAME, seen);
     }
-    let remedy = "have both clocks set by NTP: leases go by the database's, due times of messages by the host's";
+    let remedy = "have NTP set both clocks: the database's decides about leases and due times";
     Finding::warning(NAME, seen, remedy)
 }
 
 fn locks(server: &ServerFacts) -> Finding {
     const NAME: &str = "database locks";
     match server.behaviour {
-        Some(behaviour) if behaviour.shares_locks => Finding::ok(NAME, "as they must be; shared ones keep writers off"),
-        Some(_) => Finding::ok(NAME, "as they must be; shared ones keep nobody off, so exclusive ones are taken"),
-        None => Finding::warning(NAME, "not watched: there is no schema yet", "run `forebay migrate`, then this again"),
+        Some(behaviour) if behaviour.shares_locks => {
+            Finding::ok(NAME, "as they must be; shared locks keep writers off")
+        }
+        Some(_) => Finding::ok(NAME, "as they must be; shared locks keep no writer off, so exclusive ones are taken"),
+        None => Finding::warning(NAME, "not tested: there is no schema yet", "run `forebay migrate`, then this again"),
     }
 }
 
 fn idle(behaviour: Behaviour) -> Finding {
     const NAME: &str = "database transactions";
     if behaviour.ends_idle_transactions {
-        return Finding::ok(NAME, "those of a host that vanished are soon ended");
+        return Finding::ok(NAME, "the server ends those of a vanished host soon");
     }
-    let remedy = "where hosts vanish without a word (power, network), have TCP keepalive notice it within seconds, or use MariaDB";
-    Finding::warning(NAME, "those of a host that vanished stay open until the server gives up its connection", remedy)
+    let remedy =
+        "if hosts may lose power or network, configure TCP keepalive to notice it within seconds, or use MariaDB";
+    Finding::warning(NAME, "those of a vanished host stay open until the server closes its connection", remedy)
 }
 
 fn coverage(gap: &CoverageGap) -> Finding {
@@ -233,19 +236,20 @@ fn coverage(gap: &CoverageGap) -> Finding {
     let first: Vec<String> = gap.first.iter().map(ToString::to_string).collect();
     let more = if gap.events > gap.first.len() as u64 { ", .." } else { "" };
     let seen = format!("{} events have no work item, and are never worked off: {}{more}", gap.events, first.join(", "));
-    Finding::failure(NAME, seen, "`forebay migrate` makes their work items")
+    Finding::failure(NAME, seen, "`forebay migrate` creates their work items")
 }
 
 fn counters(miscounts: &[Miscount]) -> Finding {
     const NAME: &str = "counters";
     if miscounts.is_empty() {
-        return Finding::ok(NAME, "they say what the rows say");
+        return Finding::ok(NAME, "they agree with the rows");
     }
     let shown = miscounts.iter().take(MISCOUNTS_SHOWN_MAX);
     let shown: Vec<_> =
-        shown.map(|Miscount { of, counted, rows }| format!("{counted} {of}, of which there are {rows}")).collect();
+        shown.map(|Miscount { of, counted, rows }| format!("{counted} {of}, and there are {rows}")).collect();
     let more = if miscounts.len() > MISCOUNTS_SHOWN_MAX { "; .." } else { "" };
-    let remedy = "nothing is lost, but what is shown and shared out by them is off: `forebay migrate` counts anew. Tell the authors";
+    let remedy =
+        "nothing is lost, but statistics and budgets are off: `forebay migrate` corrects them. Please report it";
     Finding::warning(NAME, format_args!("they count {}{more}", shown.join("; ")), remedy)
 }
 
@@ -400,7 +404,7 @@ mod tests {
         let miscount = Miscount { of: "ready messages".to_owned(), counted: -1, rows: 2 };
         let finding = counters(&vec![miscount; MISCOUNTS_SHOWN_MAX + 1]);
         assert_eq!(finding.health, Health::Warning);
-        assert!(finding.seen.starts_with("they count -1 ready messages, of which there are 2; "), "{}", finding.seen);
+        assert!(finding.seen.starts_with("they count -1 ready messages, and there are 2; "), "{}", finding.seen);
         assert!(finding.seen.ends_with("; .."), "{}", finding.seen);
         assert_eq!(counters(&[]).health, Health::Ok);
     }
@@ -413,7 +417,7 @@ mod tests {
         assert_eq!(finding.health, Health::Failure);
         let id = gap.first[0];
         assert_eq!(finding.seen, format!("2 events have no work item, and are never worked off: {id}, .."));
-        assert_eq!(finding.remedy.unwrap(), "`forebay migrate` makes their work items");
+        assert_eq!(finding.remedy.unwrap(), "`forebay migrate` creates their work items");
         assert_eq!(coverage(&CoverageGap::default()).health, Health::Ok);
     }
 }

@@ -17,8 +17,8 @@ Examples:
   forebay doctor --config /etc/forebay.toml --data /var/lib/forebay --pack github.fpk
   forebay doctor --data /var/lib/forebay --admin http://127.0.0.1:8081
 
-Looks at everything that a start needs, and starts nothing. A data directory that a host uses is not looked into: ask that \
-host. The exit code is 1 if anything is a failure; a warning is none.";
+Checks everything that a start needs, and starts nothing. A data directory that a host uses is not examined: ask that host \
+with --admin. The exit code is 1 if any finding is a failure; warnings do not count.";
 
 /// `forebay doctor`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     /// A pack that is to be served; may be given several times
     #[arg(long = "pack", value_name = "FILE")]
     packs: Vec<PathBuf>,
-    /// Ask the host that runs here too whether it is ready. Its token is taken from FOREBAY_ADMIN_TOKEN
+    /// Also ask this running host whether it is ready; the token is taken from FOREBAY_ADMIN_TOKEN
     #[arg(long, value_name = "URL")]
     admin: Option<Uri>,
     /// Print JSON

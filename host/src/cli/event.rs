@@ -21,8 +21,8 @@ pub(super) const HELP: &str = "\
 Examples, when something went wrong:
   forebay event list --state dead       what ended badly, newest first
   forebay event show evt_019a…          why, attempt by attempt, and what was read for it
-  forebay event replay evt_019a…        once the reason is gone
-  forebay event verify --last 100       whether what is done would come out the same today";
+  forebay event replay evt_019a…        run it again, once the cause is mended
+  forebay event verify --last 100       whether finished runs would have the same output today";
 
 /// `forebay event`.
 #[derive(Debug, Subcommand)]
@@ -35,63 +35,63 @@ pub(super) enum Verb {
     /// Show one event: its body, its executions, its messages
     #[command(after_help = SHOW_HELP)]
     Show(ShowArguments),
-    /// Have the asked host work an event off next, before all others that wait
+    /// Run the work item of an event next, before all others that wait
     #[command(after_help = RUN_HELP)]
     Run(ShowArguments),
-    /// Run an event again: replay the last of its work items, which is done or dead
+    /// Run an event again: replay its last work item, which is done or dead
     #[command(after_help = REPLAY_HELP)]
     Replay(ShowArguments),
-    /// Run what is done again, with the same reads on the same generation, and compare the outputs
+    /// Repeat finished runs, with the same reads on the same generation, and compare the outputs
     #[command(after_help = verify::HELP)]
     Verify(verify::Arguments),
 }
 
 const SHOW_HELP: &str = "\
-The ids of events are in the answer that the provider got, in forebay event list, and in the host's log lines.
+Event ids are in the answer that the provider got, in `forebay event list`, and in the host's log.
 
 Examples:
   forebay event show evt_019a…
   forebay event show evt_019a… --json
 
-Exit code 3 says that there is no such event.";
+Exit code 3: there is no such event.";
 
 const REPLAY_HELP: &str = "\
-The event stays as it is; a further work item is made for it, on the generation that ran it before, and the messages that it \
-emits are new ones. One of its work items can be replayed once. See also: forebay work-item replay.
+Creates one new work item on the same event, on the generation that ran it before. The event is not changed, and the messages \
+that the replay emits are new ones. Each work item can be replayed once. See also: `forebay work-item replay`.
 
 Example:
   forebay event replay evt_019a…
 
-Exit code 4 says that the last one has not ended.";
+Exit code 4: the last work item has not ended, or an executor of the older protocol replayed the event.";
 
 const RUN_HELP: &str = "\
-Its work item is claimed as any other, only first: by a free worker, if the claim limiter allows one, and never past its \
-lane, its delay or another host's lease. What has ended is not run again by this: see forebay event replay. Who is next \
-anyway is shown by forebay queue peek.
+The host claims the work item before all others, if a worker is free and the limiter allows it. The claim respects the lane, \
+the delay and any lease. To run again what has ended, use `forebay event replay`. `forebay queue peek` shows what is next \
+anyway.
 
 Example:
   forebay event run evt_019a…
 
-Exit code 4 says that nobody may claim it now, and why.";
+Exit code 4: the work item cannot be claimed now; the error says why.";
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only of this tenant
+    /// Only events of this tenant
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
-    /// Only of this pack
+    /// Only events of this pack
     #[arg(long, value_name = "NAME")]
     pack: Option<PackName>,
-    /// Only of this route
+    /// Only events of this route
     #[arg(long, value_name = "NAME")]
     route: Option<RouteName>,
-    /// Only where the work item stands in this state
+    /// Only events with a work item in this state
     #[arg(long, value_parser = PossibleValuesParser::new(WorkState::ALL.map(WorkState::as_str)))]
     state: Option<String>,
-    /// Only what comes after this event in the listing
+    /// Continue behind this event
     #[arg(long, value_name = "ID")]
     after: Option<EventId>,
-    /// How many
+    /// Number of events
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
     #[command(flatten)]

@@ -135,7 +135,7 @@ fn parse<'m>(text: &str, manifest: &'m Manifest) -> anyhow::Result<Fixture<'m>> 
             Bytes::from(json.get().to_owned())
         }
         (None, Some(text)) => Bytes::from(text),
-        _ => bail!("say what is sent with `body` (JSON) or with `body_text`, one of them"),
+        _ => bail!("give the body as `body` (JSON) or as `body_text`, one of them"),
     };
     Ok(Fixture { route, headers, body, answers: request.answers })
 }

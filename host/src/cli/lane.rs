@@ -14,28 +14,39 @@ use crate::model::names::{DestinationName, Namespace};
 /// `forebay lane`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// List the lanes of the asked host's shards, and every gate that is not open
+    /// List the lanes of the shards that the host owns, and every gate that is not open
+    #[command(after_help = "Examples:\n  forebay lane list\n  forebay lane list --namespace acme")]
     List(ListArguments),
     /// Show the lanes of one destination, of all tenants or of one
+    #[command(after_help = "Example:\n  forebay lane show acme/sink")]
     Show(OneArguments),
-    /// Let nothing more be sent until it is resumed; what waits goes on waiting
-    #[command(after_help = GATE_HELP)]
+    /// Stop sending until the lane is resumed; waiting messages stay
+    #[command(after_help = PAUSE_HELP)]
     Pause(GateArguments),
-    /// Let a paused or closed lane send again
-    #[command(after_help = "Resuming a whole destination resumes the lanes of every tenant.")]
+    /// Send again from a paused or closed lane
+    #[command(
+        after_help = "Resuming a whole destination resumes the lanes of every tenant.\n\nExample:\n  forebay lane resume acme/sink"
+    )]
     Resume(OneArguments),
-    /// Shut a lane for good; what waits stays visible, and a resume opens it again
-    #[command(after_help = GATE_HELP)]
+    /// Shut a lane for good; waiting messages stay visible, and a resume opens it again
+    #[command(after_help = CLOSE_HELP)]
     Close(GateArguments),
 }
 
-const GATE_HELP: &str = "\
-Every host sees it within a second, and it outlives restarts. What is being sent at that moment is \
-sent to its end. Messages that expire do so in a shut lane too.
+const PAUSE_HELP: &str = "\
+Every host sees the gate within a second, and it outlives restarts. What is being sent is sent to its end. Messages expire in \
+a shut lane too.
 
 Examples:
   forebay lane pause sink --reason 'maintenance until 18:00'
   forebay lane pause acme/sink";
+
+const CLOSE_HELP: &str = "\
+Every host sees the gate within a second, and it outlives restarts. What is being sent is sent to its end. Messages expire in \
+a shut lane too.
+
+Example:
+  forebay lane close acme/sink --reason 'customer left'";
 
 /// A lane as it is named on the command line: a whole destination, or that of one tenant.
 #[derive(Debug, Clone)]
@@ -61,10 +72,10 @@ impl FromStr for Target {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only of this tenant
+    /// Only lanes of this tenant
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
-    /// Only to this destination
+    /// Only lanes to this destination
     #[arg(long, value_name = "NAME")]
     destination: Option<DestinationName>,
     #[command(flatten)]
@@ -84,7 +95,7 @@ pub(super) struct OneArguments {
 pub(super) struct GateArguments {
     #[command(flatten)]
     one: OneArguments,
-    /// Why, for whoever looks later
+    /// The reason, shown by `forebay lane list`
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -22,40 +22,72 @@ use crate::store::Resolution;
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     /// List messages, newest first
-    #[command(after_help = "Examples:\n  forebay message list --state scheduled\n  forebay message list --event evt_…")]
+    #[command(after_help = LIST_HELP)]
     List(ListArguments),
     /// Show one message
+    #[command(after_help = "Example:\n  forebay message show msg_019a…")]
     Show(OneArguments),
     /// Cancel a message that is not being published yet
-    #[command(
-        after_help = "Exit code 4 says that it was too late: the message is being published, has ended, or may have arrived by an earlier attempt."
-    )]
+    #[command(after_help = CANCEL_HELP)]
     Cancel(OneArguments),
     /// Move a message that is not being published yet to another time
-    #[command(
-        after_help = "Examples:\n  forebay message reschedule msg_… --in 90s\n  forebay message reschedule msg_… --in '2d 12h'\n  \
-                            forebay message reschedule msg_… --at 2030-01-31T08:00:00Z\n\n\
-                            Exit code 4 says that it was too late: the message is being published, has ended, or may have arrived by an\n\
-                            earlier attempt."
-    )]
+    #[command(after_help = RESCHEDULE_HELP)]
     Reschedule(RescheduleArguments),
     /// Say why a message is not sent, and what to do about it
     #[command(after_help = WHY_HELP)]
     Why(OneArguments),
-    /// Send dead messages again, with the idempotency keys that they always had
-    #[command(
-        after_help = "Examples:\n  forebay message redrive msg_…\n  forebay message redrive --lane acme/sink\n\n\
-                            Exit code 4 says that the message is not dead, or of no more use."
-    )]
+    /// Send dead messages again, with their idempotency keys
+    #[command(after_help = REDRIVE_HELP)]
     Redrive(RedriveArguments),
-    /// Settle a message of which nobody knows whether an attempt arrived, be it held for that or tried again
-    #[command(after_help = "Exit code 4 says that no attempt of the message is uncertain.")]
+    /// Record what became of an attempt whose outcome is unknown
+    #[command(after_help = RESOLVE_HELP)]
     Resolve(ResolveArguments),
 }
 
+const LIST_HELP: &str = "\
+Examples:
+  forebay message list --state scheduled
+  forebay message list --event evt_019a…";
+
+const CANCEL_HELP: &str = "\
+Example:
+  forebay message cancel msg_019a…
+
+Exit code 4: it is too late; the message is being published, has ended, or may have arrived by an earlier attempt.";
+
+const RESCHEDULE_HELP: &str = "\
+Examples:
+  forebay message reschedule msg_019a… --in 90s
+  forebay message reschedule msg_019a… --in '2d 12h'
+  forebay message reschedule msg_019a… --at 2030-01-31T08:00:00Z
+
+Exit code 4: it is too late; the message is being published, has ended, or may have arrived by an earlier attempt.";
+
+const REDRIVE_HELP: &str = "\
+Examples:
+  forebay message redrive msg_019a…
+  forebay message redrive --lane acme/sink
+
+Exit code 4: the message is not dead, or has expired.";
+
+const RESOLVE_HELP: &str = "\
+For messages that are uncertain, and for those that are retried after an uncertain attempt. Ask the receiver first.
+
+  published  it arrived: the message ends as published
+  dead       it did not arrive, and is given up
+  retry      it is sent again at once, with the same idempotency key
+
+Example:
+  forebay message resolve msg_019a… --as published
+
+Exit code 4: no attempt of the message is uncertain.";
+
 const WHY_HELP: &str = "\
-Of several reasons the first counts: lane_closed, lane_paused, ordering_head, clock_gated, \
-recovering, capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.";
+If several reasons hold, the first in this order is shown: lane_closed, lane_paused, ordering_head, clock_gated, recovering, \
+capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.
+
+Example:
+  forebay message why msg_019a…";
 
 #[derive(Debug, Args)]
 pub(super) struct RedriveArguments {
@@ -81,7 +113,7 @@ pub(super) struct ResolveArguments {
     /// The message
     #[arg(value_name = "ID")]
     id: MessageId,
-    /// What was found out: nothing, so try again with the same idempotency key; it arrived; it did not, and is given up
+    /// What you have found out
     #[arg(long = "as", value_name = "WHAT", value_parser = PossibleValuesParser::new(Resolution::ALL.map(Resolution::as_str)))]
     resolution: String,
     #[command(flatten)]
@@ -90,22 +122,22 @@ pub(super) struct ResolveArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only of this tenant
+    /// Only messages of this tenant
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
-    /// Only to this destination
+    /// Only messages to this destination
     #[arg(long, value_name = "NAME")]
     destination: Option<DestinationName>,
-    /// Only in this state
+    /// Only messages in this state
     #[arg(long, value_parser = PossibleValuesParser::new(MessageState::ALL.map(MessageState::as_str)))]
     state: Option<String>,
-    /// Only what this event's flows emitted
+    /// Only messages that this event's flows emitted
     #[arg(long, value_name = "ID")]
     event: Option<EventId>,
-    /// Only what comes after this message in the listing
+    /// Continue behind this message
     #[arg(long, value_name = "ID")]
     after: Option<MessageId>,
-    /// How many
+    /// Number of messages
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
     #[command(flatten)]
@@ -209,7 +241,7 @@ async fn redrive_lane(lane: Option<Target>, host: &HostArguments) -> Result<(), 
         let text = serde_json::to_string(&sum).map_err(|error| Failure::Failed(error.to_string()))?;
         return Ok(print(&format!("{text}\n"))?);
     }
-    let expired = if sum.expired > 0 { format!(", {} were of no more use", sum.expired) } else { String::new() };
+    let expired = if sum.expired > 0 { format!(", {} had expired", sum.expired) } else { String::new() };
     Ok(print(&format!("{} dead messages are sent again{expired}\n", sum.redriven))?)
 }
 
@@ -282,7 +314,7 @@ fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
     }
     let message: wire::MessageDetail = answer.read()?;
     let summary = &message.summary;
-    let uncertain = format!("{} attempts of which nobody knows whether they arrived", message.uncertain_attempts);
+    let uncertain = format!("{} attempts with an unknown outcome", message.uncertain_attempts);
     let mut text = fields(&[
         ("message", Some(&summary.id)),
         ("event", Some(&summary.event_id)),

@@ -17,10 +17,17 @@ use crate::model::names::RouteName;
 use crate::model::pack::QueueClassRule;
 use crate::store::{self, CoverageRepair, DatabaseUrl, MigrationReport, Miscount, Repair, RouteRules};
 
+const HELP: &str = "\
+Does what a start does, beforehand: while no host uses the data directory, or on a shared database. Then it creates the work \
+items that events lack, and corrects wrong counters. The schema only goes forward: take a backup first.
+
+Examples:
+  forebay migrate --data /var/lib/forebay
+  FOREBAY_DATABASE_URL=mysql://forebay:…@db:3306/forebay forebay migrate";
+
 /// `forebay migrate`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  forebay migrate --data /var/lib/forebay\n  \
-    FOREBAY_DATABASE_URL=mysql://forebay:…@db:3306/forebay forebay migrate")]
+#[command(after_help = HELP)]
 pub(super) struct Arguments {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value = super::serve::DATA_DEFAULT)]

@@ -45,7 +45,7 @@ Exit codes:
   5  the host cannot be reached
   6  what was compared differs";
 
-/// Takes webhooks in durably, runs connectors over them, delivers what they emit
+/// Receive webhooks durably, run connectors over them, deliver what they emit
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
@@ -57,41 +57,41 @@ struct Cli {
 enum Verb {
     /// Run a host
     Serve(serve::Arguments),
-    /// Write a connector: what is saved is built, served, and tried
+    /// Write a connector: build, serve and try it whenever a file is saved
     Dev(dev::Arguments),
-    /// Build connectors, try them, and change which generation of one serves
+    /// Build and test connectors, and change which generation is active
     #[command(subcommand, after_help = pack::HELP)]
     Pack(pack::Verb),
-    /// Look at what was delivered, or run it again
+    /// Show deliveries, or run them again
     #[command(subcommand, after_help = event::HELP)]
     Event(event::Verb),
-    /// Look at executions, let a lane go on, or run one again
+    /// Show work items, skip a dead one, or run one again
     #[command(subcommand)]
     WorkItem(work_item::Verb),
-    /// Look at who is next in a pack's queue
+    /// Show what is next in a pack's queue
     #[command(subcommand)]
     Queue(queue::Verb),
-    /// Look at outgoing messages, say why they wait, cancel, move or redrive them
+    /// Show outgoing messages and why they wait; cancel, reschedule or redrive them
     #[command(subcommand)]
     Message(message::Verb),
-    /// Look at destinations; set and remove them while hosts run
+    /// Show destinations; set and remove them while hosts run
     #[command(subcommand)]
     Destination(destination::Verb),
-    /// Look at Destination Lanes; pause, close or resume them
+    /// Show Destination Lanes; pause, close or resume them
     #[command(subcommand)]
     Lane(lane::Verb),
-    /// Look at Delay Shards
+    /// Show Delay Shards, or make a checkpoint
     #[command(subcommand)]
     Shard(shard::Verb),
-    /// Count what stands in which state
+    /// Count work items and messages by state
     Stats(stats::Arguments),
-    /// Bring a store's schema up to date, and make work items that events lack
+    /// Update a store's schema, and create missing work items
     Migrate(migrate::Arguments),
-    /// Find out what stands in the way of a host
+    /// Check everything that a host needs, and say what to do
     Doctor(doctor::Arguments),
     /// Check a configuration, or print the reference
     Config(config::Arguments),
-    /// Watch deliveries go through, and survive a kill
+    /// Watch deliveries go through a host, and survive a kill
     Demo(demo::DemoArguments),
     /// Measure a host on this machine
     Bench(bench::BenchArguments),

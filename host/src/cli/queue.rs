@@ -1,4 +1,4 @@
-//! `forebay queue`: who is next in a pack's queue, and why it is not in work yet.
+//! `forebay queue`: what is next in a pack's queue, and why it is not running yet.
 
 use clap::{Args, Subcommand};
 
@@ -11,20 +11,24 @@ use crate::model::names::PackName;
 /// `forebay queue`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Show who is next, in the order of claims, and why it is not in work yet
-    #[command(
-        after_help = "Shows heads of lanes and work items without one; those behind them are counted. Claims of workers that prefer \
-                            a class take that one first.\n\nExample:\n  forebay queue peek --pack github --limit 5"
-    )]
+    /// Show what is next, in the order of claims, and why it is not running yet
+    #[command(after_help = PEEK_HELP)]
     Peek(PeekArguments),
 }
 
+const PEEK_HELP: &str = "\
+Lists heads of lanes, and work items without a lane; the items behind them are only counted. A worker that prefers a queue \
+class claims that class first.
+
+Example:
+  forebay queue peek --pack github --limit 5";
+
 #[derive(Debug, Args)]
 pub(super) struct PeekArguments {
-    /// The pack whose queue it is
+    /// The pack
     #[arg(long, value_name = "NAME")]
     pack: PackName,
-    /// At most so many
+    /// Number of items
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
     #[command(flatten)]

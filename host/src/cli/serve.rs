@@ -17,8 +17,8 @@ Examples:
   forebay serve --pack github.fpk
   forebay serve --config /etc/forebay.toml --data /var/lib/forebay --secrets /etc/forebay/secrets --pack github.fpk
 
-SIGTERM and SIGINT stop the host: it takes nothing new, finishes what it does, and exits 0 within \
-`shutdown.timeout_seconds`. A second signal exits at once; what was not finished is taken up again at the next start.";
+SIGTERM and SIGINT stop the host: it takes nothing new, finishes what is running, and exits 0 within \
+`shutdown.timeout_seconds`. A second signal exits at once; unfinished work continues at the next start.";
 
 /// `forebay serve`.
 #[derive(Debug, Args)]
@@ -27,19 +27,19 @@ pub(super) struct Arguments {
     /// The configuration; without it, the defaults and the environment
     #[arg(long, value_name = "FILE", env = "FOREBAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the host keeps what must not get lost
+    /// The data directory
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
-    /// Where providers deliver; overrides `intake.listen`
+    /// The listener for deliveries; overrides `intake.listen`
     #[arg(long, value_name = "ADDRESS")]
     intake: Option<String>,
-    /// Where operators ask; overrides `admin.listen`
+    /// The listener for operators; overrides `admin.listen`
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// A pack to serve; may be given several times
     #[arg(long = "pack", value_name = "FILE")]
     packs: Vec<PathBuf>,
-    /// A file for each secret, named as packs and destinations name it; by default `secrets` in the data directory
+    /// The directory of secrets, one file each; by default `secrets` in the data directory
     #[arg(long, value_name = "DIR")]
     secrets: Option<PathBuf>,
 }

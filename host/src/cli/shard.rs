@@ -12,11 +12,13 @@ use crate::admin::wire;
 /// `forebay shard`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// List the Delay Shards: owner, epoch, how far each is, its newest checkpoint
-    #[command(after_help = "What only a shard's owner knows is shown by the host that owns it; elsewhere it is `–`.")]
+    /// List the Delay Shards: owner, epoch, progress, newest checkpoint
+    #[command(
+        after_help = "Some columns are known only to the host that owns a shard; other hosts show `–`.\n\nExample:\n  forebay shard list"
+    )]
     List(HostArguments),
-    /// Make a checkpoint of a shard now, by the host that owns it
-    #[command(after_help = "Examples:\n  forebay shard checkpoint 0")]
+    /// Make a checkpoint of a shard now; ask the host that owns it
+    #[command(after_help = "Example:\n  forebay shard checkpoint 0")]
     Checkpoint(CheckpointArguments),
 }
 

@@ -10,7 +10,7 @@ use crate::admin::wire;
 /// `forebay stats`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Count the rows themselves, and say how many could be claimed now; its cost grows with the tables
+    /// Count the rows instead of reading counters, and say how many could be claimed now; this takes longer
     #[arg(long)]
     exact: bool,
     #[command(flatten)]

@@ -13,20 +13,26 @@ use crate::model::ids::WorkItemId;
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     /// Show one work item
+    #[command(after_help = "Example:\n  forebay work-item show wi_019a…")]
     Show(Arguments),
-    /// Let the lane go on that a dead work item holds up (routes whose failed-head policy is `block`)
-    #[command(after_help = "Exit code 4 says that the work item is not dead, or holds up no lane.")]
+    /// Skip a dead work item, so that its lane goes on (routes whose failed-head policy is `block`)
+    #[command(
+        after_help = "Example:\n  forebay work-item skip wi_019a…\n\nExit code 4: the work item is not dead, or holds up no lane."
+    )]
     Skip(Arguments),
-    /// Run a work item again that is done or dead: as one new work item on the same event
+    /// Run a work item that is done or dead again, as one new work item on the same event
     #[command(after_help = REPLAY_HELP)]
     Replay(Arguments),
 }
 
 const REPLAY_HELP: &str = "\
-The replay runs on the generation that the work item ran on, at the end of its source's lane. Its messages are \
-new ones, with ids of their own. A work item is replayed once: asked again, the answer is the replay that it got. That one can be replayed in its turn.
+The replay runs on the generation of the original, at the end of its source's lane. Its messages are new ones, with ids of \
+their own. A work item is replayed once: repeating the command shows the same replay, which can be replayed in its turn.
 
-Exit code 4 says that the work item has not ended, or that an older host replayed its event.";
+Example:
+  forebay work-item replay wi_019a…
+
+Exit code 4: the work item has not ended, or an executor of the older protocol replayed its event.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

@@ -41,11 +41,11 @@ pub struct BucketConfig {
     pub region: String,
     /// Where the object store is, if it is not Amazon's.
     pub endpoint: Option<String>,
-    /// Who asks.
+    /// The access key ID.
     pub access_key_id: String,
-    /// The proof of that.
+    /// The secret access key.
     pub secret_access_key: Secret,
-    /// Authorities whose certificates are taken beside the public ones.
+    /// Certificate authorities that are trusted in addition to the public ones.
     pub ca_file: Option<PathBuf>,
 }
 

@@ -24,10 +24,10 @@ pub(super) const VARIABLE_PREFIX: &str = "FOREBAY_";
 
 /// Variables that are no keys: what they are for.
 pub(super) const OTHER_VARIABLES: [(&str, &str); 4] = [
-    ("FOREBAY_CONFIG", "The configuration file, where `--config` is not given."),
+    ("FOREBAY_CONFIG", "The configuration file, if `--config` is not given."),
     ("FOREBAY_LOG", "A log filter by module (`forebay=info,forebay::timeline=debug`); overrides `log.level`."),
-    ("FOREBAY_ADMIN_URL", "The running host that commands talk to, where `--admin` is not given."),
-    ("FOREBAY_GUEST_TARGET_DIR", "Where `forebay pack build` compiles, where `--target-directory` is not given."),
+    ("FOREBAY_ADMIN_URL", "The running host that commands talk to, if `--admin` is not given."),
+    ("FOREBAY_GUEST_TARGET_DIR", "The build folder of `forebay pack build`, if `--target-directory` is not given."),
 ];
 
 /// What a key may be set to.
@@ -68,35 +68,41 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "namespaces",
         Kind::List,
-        "The tenants. Each has its own ways in, `/in/{namespace}/{route}`, and its own secrets.",
+        "The tenants. Each has its own addresses, `/in/{namespace}/{route}`, and its own secrets.",
     ),
-    key("intake.listen", Kind::Address, "Where providers deliver."),
+    key("intake.listen", Kind::Address, "The listener for deliveries."),
     number(
         "intake.requests_max",
         1,
         65_536,
-        "Requests in flight. The next one is answered `503` at once. Twice as many connections are served, each with a file \
-         descriptor: if there are not so many, the host does not start.",
+        "Concurrent requests. Further ones are answered `503` at once. The host serves twice as many connections, \
+         each with a file descriptor, and does not start if there are not enough.",
     ),
-    number("intake.bytes_max_mib", 1, 65_536, "Bodies in flight, together. What goes over is answered `503` at once."),
+    number(
+        "intake.bytes_max_mib",
+        1,
+        65_536,
+        "Bodies of concurrent requests, together. Requests beyond it are answered `503` at once.",
+    ),
     number("intake.body_max_mib", 1, 256, "The largest body. A larger one is answered `413`."),
     number(
         "intake.deadline_ms",
         100,
         300_000,
-        "From the end of a request's head to its answer. The head itself may take 20 s.",
+        "Time from the end of a request's head to its answer. The head itself may take 20 s.",
     ),
     key(
         "intake.public_url",
         Kind::Text,
-        "The address that providers deliver to, `https://hooks.example.com`, with no path behind it unless a proxy takes one \
-         away. Needed by routes whose signatures cover it (HubSpot); what a request says of its host is not believed.",
+        "The address that providers deliver to, `https://hooks.example.com`, without a path unless a proxy removes \
+         one. Required by routes whose signatures cover the address (HubSpot); the host that a request names is not \
+         trusted.",
     ),
-    key("admin.listen", Kind::Address, "Where operators ask: health, metrics, the API."),
+    key("admin.listen", Kind::Address, "The listener for operators: health, metrics, the API."),
     key(
         "admin.token",
         Kind::Text,
-        "The bearer token that the admin listener asks for, at least 16 characters. Needed, here or as `admin.token_file`, \
+        "The bearer token of the admin listener, at least 16 characters. Required, here or as `admin.token_file`, \
          unless the listener is on loopback.",
     ),
     key("admin.token_file", Kind::Text, "A file whose first line is the token, instead of `admin.token`."),
@@ -104,165 +110,179 @@ pub(super) const KEYS: &[Key] = &[
         "inbound.workers_per_pack",
         0,
         1_024,
-        "Executors of each pack: events of it that are worked off at once. More than the default are allowed, and logged as \
-         unsafe. With 0 this host takes deliveries in and leaves it to others on the same database to work them off, or to \
-         itself once it is started with more.",
+        "Workers of each pack: its concurrent flows. A value above the default is allowed, and logged as unsafe. \
+         With 0 this host only takes deliveries in; other hosts over the same database work them off, or this one \
+         after a start with more workers.",
     ),
     number(
         "inbound.max_processing_rows",
         1,
         65_536,
-        "Rows of one pack that may be `processing` at once, over all hosts that share its database. Hosts that count at the \
-         same moment may together exceed it, by what each but one of them then claims. Not set, each host has its own \
-         limit, three times `inbound.workers_per_pack`: one for each worker, and two whose outcome is being recorded.",
+        "Rows of one pack that may be `processing` at once, over all hosts that share its database. Hosts that count \
+         at the same moment may together exceed it by one claim for each host but one. If not set, each host has its \
+         own limit, three times `inbound.workers_per_pack`: one row per worker, and two whose outcome is being \
+         recorded.",
     ),
     key(
         "inbound.queue_profile",
         Kind::Word(&["reserved", "default-heavy"]),
-        "How the workers of a pack are divided if it admits `bulk` events beside others. `reserved`: a quarter for \
-         interactive and default work only, a quarter for bulk only, the rest for all, the oldest first. `default-heavy`: a \
-         quarter for interactive and default work only, a quarter for all with bulk first, the rest for all, the oldest \
-         first.",
+        "How the workers of a pack are divided if it admits `bulk` events among others. `reserved`: a quarter for \
+         interactive and default work only, a quarter for bulk only, the rest for all, oldest first. \
+         `default-heavy`: a quarter for interactive and default work only, a quarter for all with bulk first, the \
+         rest for all, oldest first.",
     ),
     number(
         "inbound.bodies_max_mib",
         1,
         65_536,
-        "Bodies of each pack's events in memory at once. What goes over waits, under its claim; a larger body has all of it for \
-         itself.",
+        "Bodies of each pack's events in memory at once. An event beyond it waits under its lease; a body that is \
+         larger than all of it is loaded alone.",
     ),
     key("inbound.stage_timing", Kind::Switch, "Whether the stage times of every event are logged, at level `debug`."),
     number(
         "inbound.lease_seconds",
         2,
         HOUR_SECONDS,
-        "How long a claim lasts unless it is renewed: what a dead host's work waits. At least 5 s more than `flow.deadline_ms`.",
+        "Lease of a claim, unless it is renewed. The work of a dead host is taken over after it. At least 5 s more \
+         than `flow.deadline_ms`.",
     ),
     number(
         "inbound.retry_initial_ms",
         1,
         DAY_MS,
-        "The ceiling of the delay after the first failure; it doubles with each further one.",
+        "Upper bound of the delay after the first failure; it doubles with each further failure.",
     ),
-    number("inbound.retry_max_ms", 1, DAY_MS, "The ceiling of every delay after a failure."),
-    number("inbound.failures_max", 1, 1_000, "The failure with this number is the last: the WorkItem is `dead`."),
+    number("inbound.retry_max_ms", 1, DAY_MS, "Upper bound of every delay after a failure."),
+    number("inbound.failures_max", 1, 1_000, "Failures after which a work item is `dead`."),
     number(
         "flow.deadline_ms",
         10,
         600_000,
-        "Wall time of one flow, `prepare` and `run` together. A pack may ask for less, not for more.",
+        "Wall time of one flow: `prepare`, reads and `run` together. A pack may ask for less, not for more.",
     ),
     key(
         "database.url",
         Kind::Text,
-        "The database that many hosts share, on a server that speaks the MySQL protocol: \
-         `mysql://user:password@host:port/database`. Not set, the database is a file in the data directory, for this host \
-         alone. Holds a password: prefer the variable to the file.",
+        "The database that hosts share, on a server that speaks the MySQL protocol: \
+         `mysql://user:password@host:port/database`. If not set, the database is a file in the data directory, for \
+         this host alone. It contains a password: prefer the variable to the file.",
     ),
     number("store.shards", 1, 64, "Delay Shards. Fixed at the first start of a data directory."),
-    number("store.queue_requests_max", 1, 1_000_000, "Requests that may wait for the writer. More are answered `503`."),
-    number("store.queue_max_mib", 1, 65_536, "Bodies that may wait for the writer, together. More are answered `503`."),
+    number(
+        "store.queue_requests_max",
+        1,
+        1_000_000,
+        "Requests that may wait for the writer. Further ones are answered `503`.",
+    ),
+    number(
+        "store.queue_max_mib",
+        1,
+        65_536,
+        "Bodies that may wait for the writer, together. Requests beyond it are answered `503`.",
+    ),
     number("store.readers", 1, 64, "Connections for reading."),
     number("store.read_timeout_ms", 10, 300_000, "How long a read may wait for a connection."),
     number(
         "timeline.lease_seconds",
         2,
         HOUR_SECONDS,
-        "How long the ownership of a shard lasts unless it is renewed: what a dead host's messages wait.",
+        "Lease of a shard, unless it is renewed. The messages of a dead host are taken over after it.",
     ),
-    number("timeline.poll_ms", 10, 60_000, "The longest pause between two looks for new messages when nothing calls."),
+    number("timeline.poll_ms", 10, 60_000, "Longest pause between two checks for new messages without a notification."),
     number(
         "timeline.claimed_max",
         2,
         65_536,
-        "Messages that one shard may have claimed at once, half of them for one destination at the most. At least twice every \
-         `in_flight_messages`.",
+        "Messages that one shard may have claimed at once, at most half of them for one destination. At least twice \
+         every `in_flight_messages`.",
     ),
     number(
         "timeline.memory_mib",
         8,
         65_536,
-        "Caches and write buffers of all shards together. What waits in a shard's queues fits into its part, or the host does \
-         not start.",
+        "Caches and write buffers of all shards together. The host does not start if the queues of a shard do not \
+         fit into its part.",
     ),
     key(
         "timeline.namespace_weights",
         Kind::List,
-        "Shares of outbound service, `namespace=weight` with a weight from 1 to 1,000 (`acme=4`); every other tenant's is 1. A \
-         tenant's share is the same over however many destinations and keys it sends.",
+        "Shares of outbound service, `namespace=weight` with a weight from 1 to 1,000 (`acme=4`); other tenants have \
+         1. A tenant's share does not depend on how many destinations and ordering keys it sends to.",
     ),
     number(
         "timeline.clock_uncertainty_max_ms",
         5,
         60_000,
-        "How uncertain the clock may be. While it is more so, nothing is published.",
+        "Largest uncertainty of the clock at which messages are published.",
     ),
     number(
         "checkpoints.every_seconds",
         0,
         86_400,
-        "How often a checkpoint of each shard is made, while anything changes in it: a copy of its index, for an owner that \
-         finds none of its own. `0`: only when an operator asks (`forebay shard checkpoint`).",
+        "Time between checkpoints of a shard, while anything changes in it. A checkpoint is a copy of its index, for \
+         an owner that has none. `0`: only when an operator asks (`forebay shard checkpoint`).",
     ),
-    number("checkpoints.kept", 1, 16, "How many checkpoints of a shard are kept."),
+    number("checkpoints.kept", 1, 16, "Checkpoints of a shard that are kept."),
     key(
         "checkpoints.folder",
         Kind::Text,
-        "The folder that checkpoints are kept in; not set, `checkpoints` in the data directory. Hosts that share a database \
-         find one another's only if they share the folder as well.",
+        "The folder for checkpoints; by default `checkpoints` in the data directory. Hosts that share a database \
+         find each other's checkpoints only if they share the folder too.",
     ),
     key(
         "checkpoints.bucket",
         Kind::Text,
-        "A bucket of an object store that speaks S3, instead of a folder. Give it a rule that ends uploads which were begun \
-         and not finished.",
+        "A bucket of an object store that speaks S3, instead of a folder. Give it a rule that removes unfinished \
+         uploads.",
     ),
-    key("checkpoints.prefix", Kind::Text, "What the names of all objects in the bucket begin with."),
-    key("checkpoints.region", Kind::Text, "The bucket's region."),
+    key("checkpoints.prefix", Kind::Text, "Prefix of the names of all objects in the bucket."),
+    key("checkpoints.region", Kind::Text, "Region of the bucket."),
     key(
         "checkpoints.endpoint",
         Kind::Text,
-        "Where the object store is, if it is not Amazon's: `https://s3.example.com:9000`.",
+        "Address of the object store, if it is not Amazon's: `https://s3.example.com:9000`.",
     ),
-    key("checkpoints.access_key_id", Kind::Text, "Who asks for the bucket's objects. Needed for a bucket."),
+    key("checkpoints.access_key_id", Kind::Text, "Access key ID of the bucket. Required with `checkpoints.bucket`."),
     key(
         "checkpoints.secret_access_key",
         Kind::Text,
-        "The secret that belongs to it. Needed for a bucket; prefer the variable to the file.",
+        "Secret access key of the bucket. Required with `checkpoints.bucket`; prefer the variable to the file.",
     ),
     key(
         "checkpoints.ca_file",
         Kind::Text,
-        "A PEM file of certificate authorities whose word is taken for the object store, beside those that browsers trust.",
+        "A PEM file of certificate authorities that are trusted for the object store, in addition to the public \
+         ones.",
     ),
     number(
         "publish.in_flight_max",
         2,
         65_536,
-        "Messages between claim and outcome at once, over all destinations, of which one destination has half at the most. \
-         At least twice every `in_flight_messages`.",
+        "Messages between claim and outcome at once, over all destinations, at most half of them for one \
+         destination. At least twice every `in_flight_messages`.",
     ),
     number(
         "publish.in_flight_mib",
         1,
         65_536,
-        "Bodies and headers of these messages at once, in memory. A message that is larger than all of it goes alone.",
+        "Bodies and headers of these messages in memory at once. A message that is larger than all of it is sent \
+         alone.",
     ),
-    number("publish.response_max_kib", 1, 65_536, "The most of a response that is read."),
+    number("publish.response_max_kib", 1, 65_536, "Bytes of a response that are read at most."),
     key(
         "publish.allow_networks",
         Kind::List,
-        "Networks in CIDR notation that may be called although they are not public (`10.20.0.0/16`). All other private, \
-         loopback, link-local and reserved addresses are refused when dialled.",
+        "Networks in CIDR notation that may be called although they are not public (`10.20.0.0/16`). All other \
+         private, loopback, link-local and reserved addresses are refused when dialled.",
     ),
     key(
         "publish.ca_file",
         Kind::Text,
-        "A PEM file of certificate authorities whose word is taken for destinations, beside those that browsers trust.",
+        "A PEM file of certificate authorities that are trusted for destinations, in addition to the public ones.",
     ),
-    number("publish.idle_connections_max", 0, 1_024, "Idle connections kept for one destination."),
+    number("publish.idle_connections_max", 0, 1_024, "Idle connections that are kept for one destination."),
     number("publish.idle_timeout_seconds", 1, HOUR_SECONDS, "How long an idle connection is kept."),
-    number("guest.instances_max", 1, 4_096, "Guest instances that may live at once; further calls wait."),
+    number("guest.instances_max", 1, 4_096, "Concurrent guest instances; further calls wait."),
     number("guest.memory_max_mib", 1, 4_096, "The most memory that a pack may ask for."),
     number(
         "guest.fuel_max_millions",
@@ -270,98 +290,99 @@ pub(super) const KEYS: &[Key] = &[
         1_000_000,
         "The most fuel that a pack may ask for, in millions of units; a unit is about an instruction.",
     ),
-    number("guest.output_max_kib", 1, 65_536, "The most output of one call that a pack may ask for."),
-    number("guest.messages_max", 0, 1_024, "The most messages of one call that a pack may ask for."),
-    number("guest.log_max_kib", 0, 1_024, "The most log text of one call that a pack may ask for."),
+    number("guest.output_max_kib", 1, 65_536, "The most output per call that a pack may ask for."),
+    number("guest.messages_max", 0, 1_024, "The most messages per call that a pack may ask for."),
+    number("guest.log_max_kib", 0, 1_024, "The most log text per call that a pack may ask for."),
     number("guest.compilations_max", 1, 64, "Packs that may be compiled at once."),
     number(
         "guest.compilation_max_seconds",
         1,
         HOUR_SECONDS,
-        "How long compiling one pack may take; one that takes longer is refused. What was compiled before is not compiled again.",
+        "How long compiling one pack may take; a pack that takes longer is refused. Compiled packs are cached.",
     ),
     key(
         "log.format",
         Kind::Word(&["text", "json"]),
-        "Lines for people, or one JSON object a line. Logs go to standard error.",
+        "Lines for people, or one JSON object per line. Logs go to standard error.",
     ),
-    key("log.level", Kind::Word(&["error", "warn", "info", "debug", "trace"]), "The least level that is logged."),
+    key(
+        "log.level",
+        Kind::Word(&["error", "warn", "info", "debug", "trace"]),
+        "The least severe level that is logged.",
+    ),
     number(
         "shutdown.timeout_seconds",
         1,
         HOUR_SECONDS,
-        "From SIGTERM to the exit. What is not finished by then is left to be reclaimed; nothing is lost.",
+        "Time from SIGTERM to the exit. Work that is not finished by then is reclaimed later; nothing is lost.",
     ),
     key(
         "destinations.NAME.url",
         Kind::Text,
-        "Where its messages are posted: `http` or `https`, without user and password. Required.",
+        "The address that messages are posted to: `http` or `https`, without user and password. Required.",
     ),
     key(
         "destinations.NAME.secret",
         Kind::Text,
-        "The name of the secret that its messages are signed with (Standard Webhooks). Without one they are not signed.",
+        "The name of the secret that signs its messages (Standard Webhooks). Without a secret they are not signed.",
     ),
     number(
         "destinations.NAME.deadline_ms",
         100,
         300_000,
-        "One attempt: lookup, connection, TLS, request and response together.",
+        "Time of one attempt: lookup, connection, TLS, request and response together.",
     ),
     number(
         "destinations.NAME.retry_initial_ms",
         1,
         DAY_MS,
-        "The ceiling of the delay after the first failed attempt; it doubles with each further one.",
+        "Upper bound of the delay after the first failed attempt; it doubles with each further failure.",
     ),
-    number("destinations.NAME.retry_max_ms", 1, DAY_MS, "The ceiling of every delay after a failed attempt."),
-    number(
-        "destinations.NAME.attempts_max",
-        1,
-        1_000,
-        "The failed attempt with this number is the last: the message is `dead`.",
-    ),
+    number("destinations.NAME.retry_max_ms", 1, DAY_MS, "Upper bound of every delay after a failed attempt."),
+    number("destinations.NAME.attempts_max", 1, 1_000, "Failed attempts after which a message is `dead`."),
     key(
         "destinations.NAME.uncertain",
         Kind::Word(&["retry", "hold", "end"]),
-        "What to do when nobody knows whether an attempt arrived: `retry` with the same idempotency key, `hold` for an \
-         operator, or `end` the message as `dead`.",
+        "What happens after an attempt whose outcome is unknown: `retry` with the same idempotency key, `hold` for \
+         an operator, or `end` the message as `dead`.",
     ),
     key(
         "destinations.NAME.retry_statuses",
         Kind::List,
-        "Answers after which a message is tried again although they would end it: `[\"401\", \"404\"]`. Any from 300 to 499 but \
-         410, which pauses the lane. What is never right costs each message all of its attempts.",
+        "Statuses that are retried although they would end the message: `[\"401\", \"404\"]`. From 300 to 499, \
+         except 410, which pauses the lane. A destination that always answers so costs each message all of its \
+         attempts.",
     ),
     number(
         "destinations.NAME.in_flight_messages",
         1,
         32_768,
-        "Messages of one of its lanes that may be under way at once. At most half of `publish.in_flight_max` and of \
-         `timeline.claimed_max`, which is what all lanes of one destination have together.",
+        "Messages of one of its lanes in flight at once. At most half of `publish.in_flight_max` and of \
+         `timeline.claimed_max`, which all lanes of one destination share.",
     ),
-    number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes that may be under way at once."),
+    number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes in flight at once."),
     key(
         "destinations.NAME.ordering",
         Kind::Word(&["none", "exact", "hashed"]),
-        "Which of its messages keep their order: `none`, those of one ordering key with a lane for each key (`exact`), or with \
-         `destinations.NAME.ordering_domains` lanes for all keys (`hashed`). Of an ordered lane one message is under way at a \
-         time, and one that is retried or uncertain holds those behind it. A change has every index built again.",
+        "Which messages keep their order: `none`; those with the same ordering key, with a lane per key (`exact`); \
+         or the same with `destinations.NAME.ordering_domains` lanes for all keys (`hashed`). An ordered lane has \
+         one message in flight, and a message that is retried or uncertain holds its successors. A change rebuilds \
+         every index.",
     ),
     number(
         "destinations.NAME.ordering_domains",
         1,
         4_096,
-        "The lanes that all ordering keys of one tenant share, where `destinations.NAME.ordering` is `hashed`.",
+        "Lanes that all ordering keys of one tenant share, if `destinations.NAME.ordering` is `hashed`.",
     ),
-    number("destinations.NAME.weight", 1, 1_000, "Its share beside other destinations."),
-    key("readers.NAME.pack", Kind::Text, "The pack whose readers are meant."),
-    key("readers.NAME.reader", Kind::Text, "The reader; all of the pack's if it is not set."),
+    number("destinations.NAME.weight", 1, 1_000, "Its share relative to other destinations."),
+    key("readers.NAME.pack", Kind::Text, "The pack whose readers are redirected."),
+    key("readers.NAME.reader", Kind::Text, "The reader; if not set, all readers of the pack."),
     key(
         "readers.NAME.origin",
         Kind::Text,
-        "Scheme, host and port, and a path that goes before the reader's own: `https://api.eu.example.com`. The guest's choice \
-         of a host no longer counts.",
+        "Scheme, host and port, and a path prefix: `https://api.eu.example.com`. It replaces the host that the guest \
+         chooses.",
     ),
 ];
 

@@ -12,12 +12,16 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `forebay config --reference`; a test compares it with the code. Do not edit. -->
 
-`forebay serve --config FILE` reads one TOML file. Every key below can also be set by its environment variable, which
-overrides the file; `--intake` and `--admin` override both. An unknown key or an unknown `FOREBAY_*` variable stops the
-start and names the nearest known one; `forebay config --check FILE` says so without starting anything. A variable that
-is set to nothing counts as not set. Lists are written with commas in a variable.
+`forebay serve --config FILE` reads one TOML file. Every key with an environment variable can also
+be set by that variable, which overrides the file; `--intake` and `--admin` override both. A
+variable that is empty counts as not set. In a variable, the items of a list are separated by
+commas.
 
-Units stand at the end of a key: `_ms` milliseconds, `_seconds` seconds, `_kib` and `_mib` 1,024 and 1,048,576 bytes.
+An unknown key or an unknown `FOREBAY_*` variable stops the start, with an error that names the
+nearest known one. `forebay config --check FILE` reports all problems and starts nothing.
+
+A key ends with its unit: `_ms` milliseconds, `_seconds` seconds, `_kib` 1,024 bytes, `_mib`
+1,048,576 bytes.
 ";
 
 /// The text of `docs/configuration.md`.
@@ -49,12 +53,12 @@ fn heading(section: &str) -> String {
     };
     let introduction = match section.split_once('.') {
         Some(("destinations", NAME_PART)) => {
-            "\nA way out, under a name that packs emit to. One table for each; there may be none. Others are set while hosts run, with the \
-             same keys: see [operations](operations.md#destinations).\n"
+            "\nA destination, under the name that packs emit to: one table for each, or none. Others are set while\n\
+             hosts run, with the same keys: see [operations](operations.md#destinations).\n"
         }
         Some(("readers", NAME_PART)) => {
-            "\nWhere a pack's readers call instead of the hosts in its manifest: a proxy, another region, a test server. The \
-             name says nothing. There may be none.\n"
+            "\nAn address that a pack's readers call instead of the hosts in its manifest: a proxy, another\n\
+             region, a test server. `NAME` has no meaning. One table for each, or none.\n"
         }
         Some(_) | None => "",
     };

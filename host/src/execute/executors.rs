@@ -461,7 +461,7 @@ impl Shared {
     ) -> Recorded {
         let recorded = self.send_as_it_is(row, disposition, successor).await;
         let Recorded::Unstorable(reason) = &recorded else { return recorded };
-        let failure = Failure::new(FailureClass::Host, format!("what came of it cannot be stored: {reason}"));
+        let failure = Failure::new(FailureClass::Host, format!("its result cannot be stored: {reason}"));
         self.signals.failed(failure.class);
         let (retry, now) = (&self.parts.options.retry, self.parts.env.now());
         let failed = conclude::failed(failure, &row.item, failed_head, retry, now);

@@ -12,11 +12,11 @@ use crate::model::names::PackName;
 
 /// Says what the metrics of executions mean.
 pub(super) fn describe() {
-    describe_counter!("forebay_executions_total", "Executions of work items, by what they came to");
-    describe_counter!("forebay_leases_lost_total", "Leases that were lost while their work ran, by how");
+    describe_counter!("forebay_executions_total", "Executions of work items, by outcome");
+    describe_counter!("forebay_leases_lost_total", "Leases that were lost while their work ran, by reason");
     describe_counter!("forebay_finish_retries_total", "Outcomes that the store did not record at once");
-    describe_counter!("forebay_finishes_given_up_total", "Outcomes that were left to a later run of their work");
-    describe_counter!("forebay_slot_restarts_total", "Slots that began anew after a panic");
+    describe_counter!("forebay_finishes_given_up_total", "Outcomes that could not be recorded; the work runs again");
+    describe_counter!("forebay_slot_restarts_total", "Workers that were restarted after a panic");
     describe_counter!("forebay_bodies_waited_total", "Executions that waited for memory for their event's body");
     describe_counter!("forebay_messages_emitted_total", "Messages that flows emitted and that were stored");
     describe_histogram!("forebay_stage_seconds", Unit::Seconds, "Time that an execution spent in a stage of its life");

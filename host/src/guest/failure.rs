@@ -38,8 +38,7 @@ pub(super) fn classify(error: &wasmtime::Error, state: &CallState, limits: &Gues
         }
         None => {
             let allowed = limits.output_bytes / 1024;
-            let text =
-                format!("what it passed to the host cannot be taken: {error:#}; `limits.output_kib` is {allowed}");
+            let text = format!("the host cannot read what it passed: {error:#}; `limits.output_kib` is {allowed}");
             Failure::new(FailureClass::BadOutput, text)
         }
     }

@@ -204,8 +204,7 @@ fn unstarted(
     let reason = match (state.memory.refused(), error.downcast_ref::<Trap>()) {
         (Some(refusal), _) => refused(refusal, limits),
         (None, Some(Trap::OutOfFuel)) => {
-            "what it does at its start takes more fuel than a call has. Do less at the start, or raise `limits.fuel`"
-                .to_owned()
+            "its initialization takes more fuel than a call has. Do less in it, or raise `limits.fuel`".to_owned()
         }
         (None, Some(trap)) => format!("it ends at its start: {trap}"),
         (None, None) => return unfit(built_for, error),

@@ -222,7 +222,7 @@ impl Intake {
         let Some(name) = open.route.verification.secret() else { return Ok(Arc::default()) };
         self.secrets.get(&open.namespace, name).map_err(|error| {
             if self.secret_complaint.is_due(self.monotonic()) {
-                tracing::warn!(%error, "deliveries are refused: their route's secret cannot be had");
+                tracing::warn!(%error, "deliveries are refused: the secret of their route cannot be read");
             }
             Refusal::SecretUnusable
         })

@@ -87,7 +87,7 @@ fn tls_words(error: &(dyn StdError + 'static)) -> String {
     let words = match wrong {
         Wrong::Expired | Wrong::ExpiredContext { .. } => "it has expired",
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "it is not valid yet",
-        Wrong::UnknownIssuer => "nobody that is trusted issued it (`publish.ca_file` names authorities of one's own)",
+        Wrong::UnknownIssuer => "its issuer is not trusted (`publish.ca_file` adds authorities)",
         Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => "it is for another name",
         Wrong::Revoked => "it was revoked",
         Wrong::BadSignature => "its signature is wrong",

@@ -67,7 +67,9 @@ pub(crate) struct Guard {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     /// It is in a network that is not public and that the operator has not allowed.
-    #[error("the address {address} is in {network}, which is not a public network and not an allowed one")]
+    #[error(
+        "the address {address} is in {network}, which is not a public network: allow it with `publish.allow_networks`"
+    )]
     Network {
         /// What would have been dialled.
         address: IpAddr,

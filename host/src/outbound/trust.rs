@@ -31,7 +31,9 @@ fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
     let before = roots.len();
     for certificate in certificates {
         let certificate = certificate.map_err(|error| format!("cannot be read as a PEM file: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("holds what is no certificate of an authority: {error}"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("contains something that is not a certificate of an authority: {error}"))?;
     }
     if roots.len() == before { Err("holds no certificate".to_owned()) } else { Ok(()) }
 }
@@ -53,7 +55,10 @@ mod tests {
         assert_eq!(refused(""), "publish.ca_file: FILE holds no certificate");
         assert_eq!(refused("not PEM"), "publish.ca_file: FILE holds no certificate");
         let garbage = refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-        assert!(garbage.starts_with("publish.ca_file: FILE holds what is no certificate of an authority"), "{garbage}");
+        assert!(
+            garbage.starts_with("publish.ca_file: FILE contains something that is not a certificate of an authority"),
+            "{garbage}"
+        );
         let cut = refused("-----BEGIN CERTIFICATE-----\nAAAA\n");
         assert!(cut.starts_with("publish.ca_file: FILE cannot be read as a PEM file"), "{cut}");
         let missing = client_config("publish.ca_file", Some(Path::new("/nowhere/ca.pem"))).unwrap_err();

@@ -14,7 +14,7 @@ const SECRET_PREFIX: &[u8] = b"whsec_";
 
 /// A secret that no key can be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a signing secret must be base64, with or without `whsec_` before it")]
+#[error("a signing secret must be base64, with or without the prefix `whsec_`")]
 pub(super) struct BadSecret;
 
 /// The value of `webhook-signature`: `v1,` and a signature for each of `secrets`, separated by spaces.

@@ -73,10 +73,10 @@ pub fn describe() {
     describe_gauge!("forebay_guest_generations", "Generations whose compiled code is in memory");
     describe_gauge!("forebay_guest_instances", "Guest instances that are being called");
     describe_gauge!("forebay_guest_calls_waiting", "Guest calls that wait for an instance");
-    describe_gauge!("forebay_stale_rows", "Work items in work whose lease ran out, over all hosts");
+    describe_gauge!("forebay_stale_rows", "Work items in processing whose lease has expired, over all hosts");
     describe_gauge!("forebay_readiness_gaps", "Confirmed gaps that keep work from being claimed");
     describe_counter!("forebay_pools_stopped_total", "Pools that a confirmed gap stopped");
-    describe_counter!(pool::REBUILDS, "Schedulers that were rebuilt; what is queued is never a reason");
+    describe_counter!(pool::REBUILDS, "Schedulers that were rebuilt, by reason");
 }
 
 /// What is supervised, and how.
@@ -240,7 +240,7 @@ impl Supervisor {
         self.look_after_pools().await;
         // The probe tells of a store that does not answer; what is served stays so meanwhile.
         if let Err(error) = self.reconcile().await {
-            tracing::debug!(%error, "what is to be served could not be read");
+            tracing::debug!(%error, "the generations to serve could not be read");
         }
         self.measure();
     }
@@ -272,8 +272,8 @@ impl Supervisor {
     async fn sweep(&self) {
         match timeout(PROBE_TIMEOUT, self.shared.sweeper.tick(&self.shared.parts.store)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the lanes could not be looked at"),
-            Err(_) => tracing::debug!("looking at the lanes took too long"),
+            Ok(Err(error)) => tracing::debug!(%error, "the lanes could not be checked"),
+            Err(_) => tracing::debug!("checking the lanes took too long"),
         }
     }
 

@@ -222,7 +222,7 @@ impl Supervisor {
             Activated::Overtaken { active } => {
                 let active = active.map_or("none".to_owned(), |active| active.to_string());
                 return Err(RolloutError::Conflict(format!(
-                    "somebody else changed pack `{pack}` meanwhile, whose active generation is {active} now: look again"
+                    "pack `{pack}` was changed meanwhile, and its active generation is {active} now: check and repeat"
                 )));
             }
         };
@@ -236,7 +236,7 @@ impl Supervisor {
     /// look.
     async fn look_now(&self) {
         if let Err(error) = self.reconcile().await {
-            tracing::warn!(%error, "what is to be served could not be read; it is read again");
+            tracing::warn!(%error, "the generations to serve could not be read; this is repeated");
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Sweeper {
 impl Sweeper {
     /// Takes the metric's handle from the recorder that is installed now.
     pub(super) fn new() -> Self {
-        describe_counter!(REPAIRS, "Lanes that nobody would have let go on; more than 0 is a bug");
+        describe_counter!(REPAIRS, "Stuck lanes of work items that were repaired; more than 0 is a bug");
         Self { cursor: Mutex::default(), repairs: counter!(REPAIRS) }
     }
 
@@ -28,7 +28,7 @@ impl Sweeper {
         *self.cursor.lock().expect("nobody panics while they hold it") = sweep.next;
         self.repairs.increment(sweep.repaired);
         if sweep.repaired > 0 {
-            tracing::error!(lanes = sweep.repaired, "lanes were repaired that nobody would have let go on");
+            tracing::error!(lanes = sweep.repaired, "stuck lanes were repaired: this is a bug");
         }
         Ok(())
     }

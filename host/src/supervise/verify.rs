@@ -182,7 +182,7 @@ impl Supervisor {
 /// The hash to compare with, or why there is nothing to compare.
 fn comparable(item: &WorkItemDetail) -> Result<[u8; 32], String> {
     if item.state != WorkState::Done {
-        return Err(format!("it is {}: only what is done has an output", item.state.as_str()));
+        return Err(format!("it is {}: only a finished run has an output", item.state.as_str()));
     }
     let recorded = item.output_digest.ok_or_else(|| {
         "its output was not hashed: a later event superseded it, or an older version of the host ran it".to_owned()

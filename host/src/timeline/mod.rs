@@ -276,7 +276,7 @@ impl Timeline {
         let Some(session) = shard.inquiries.borrow().clone() else { return Asked::NotHere };
         let (reply, answer) = oneshot::channel();
         if session.try_send(Inquiry::Checkpoint(reply)).is_err() {
-            return Asked::Failed("the shard is asked too much at once".to_owned());
+            return Asked::Failed("other requests to the shard are waiting: try again".to_owned());
         }
         match tokio::time::timeout_at(env::deadline(CHECKPOINT_ANSWER_MAX), answer).await {
             Ok(Ok(Ok(row))) => Asked::Made(row),

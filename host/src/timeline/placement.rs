@@ -112,7 +112,7 @@ impl Presence {
                         BEAT_AT
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "other runtimes cannot be told now that this one is there");
+                        tracing::warn!(%error, "this host cannot announce itself to the others now");
                         TRY_AGAIN
                     }
                 };
@@ -127,7 +127,7 @@ impl Presence {
             }
         }
         if let Err(error) = self.store.leave(self.runtime, self.env.now()).await {
-            tracing::warn!(%error, "other runtimes cannot be told that this one leaves; they will notice");
+            tracing::warn!(%error, "this host cannot announce that it leaves; the others will notice");
         }
     }
 
@@ -140,7 +140,7 @@ impl Presence {
         places.send_if_modified(|known| {
             let changed = known.as_ref() != Some(&here);
             if changed {
-                tracing::info!(shards = here.len(), runtimes = live.len(), "shards are placed anew");
+                tracing::info!(shards = here.len(), runtimes = live.len(), "shards are placed again");
                 *known = Some(here);
             }
             changed

@@ -56,7 +56,7 @@ fn outcome(row: &MessageEntry, destinations: &Destinations, now: Timestamp) -> O
     let outcome = if uncertain { Outcome::Unknown } else { Outcome::Retriable { retry_after: None } };
     let attempt = row.attempt.max(1);
     let after = after_attempt(row.id, attempt, row.expire_at, &outcome, &retry, policy, now);
-    let error = Some("the host ended during this attempt, or could not record what came of it".to_owned());
+    let error = Some("the host ended during this attempt, or could not record its outcome".to_owned());
     let (id, generation, attempt) = (row.id, row.generation, row.attempt);
     OutcomeRecord { id, generation, attempt, after, uncertain, spared: false, status: None, error }
 }

@@ -158,11 +158,11 @@ impl Shard {
     pub(super) async fn withdraw(&self, lease: Option<ShardLease>, reason: &str, signals: &Signals) -> bool {
         let (runtime, now) = (self.keeper.runtime, self.env.now());
         if let Err(error) = self.store.withdraw(self.id, runtime, WITHDRAWN_FOR, reason.to_owned(), now).await {
-            tracing::warn!(shard = self.id.0, %error, "others cannot be told now that this runtime cannot open a shard");
+            tracing::warn!(shard = self.id.0, %error, "this host cannot announce now that it cannot open a shard");
             return false;
         }
         signals.withdrawn();
-        tracing::error!(shard = self.id.0, reason, "a shard cannot be opened here and is left to another runtime");
+        tracing::error!(shard = self.id.0, reason, "a shard cannot be opened here and is left to another host");
         if let Some(lease) = lease {
             self.release(lease).await;
         }

@@ -61,7 +61,7 @@ pub fn describe() {
     describe_gauge!(HELD, "Lanes whose head is due and not admitted, by the first reason that holds");
     describe_histogram!(DISCOVERY, Unit::Seconds, "From when a lane was ready to when that was found");
     describe_histogram!(SERVICE_GAP, Unit::Seconds, "How long a lane that is ready waits to be served");
-    describe_gauge!(CIRCUITS, "Lanes by where their circuit stands");
+    describe_gauge!(CIRCUITS, "Lanes by the state of their circuit");
     describe_gauge!(
         OLDEST_UNRESOLVED,
         Unit::Seconds,
@@ -72,12 +72,12 @@ pub fn describe() {
     describe_gauge!(PENDING, "Messages that wait in a lane, due or not");
     describe_gauge!(IN_FLIGHT, "Messages of a lane between claim and outcome");
     describe_gauge!(UNRESOLVED, "Admitted messages whose outcome could not be recorded yet");
-    describe_counter!(REBUILDS, "Indexes that were not used, by reason: another had to be had");
-    describe_counter!(RESTORES, "Indexes that were had from a checkpoint, or built from the store's rows");
+    describe_counter!(REBUILDS, "Indexes that were found and not used, by reason");
+    describe_counter!(RESTORES, "Indexes that were restored from a checkpoint, or built from the rows of the store");
     describe_counter!(CHECKPOINTS, "Checkpoints that were made, or could not be");
     describe_gauge!(CHECKPOINT_AGE, Unit::Seconds, "Age of the newest checkpoint of a shard; -1 if there is none");
     describe_gauge!(CHECKPOINT_BYTES, Unit::Bytes, "Size of the newest checkpoint of a shard");
-    describe_counter!(CHECKPOINT_UPLOADED, Unit::Bytes, "What of checkpoints had to be uploaded");
+    describe_counter!(CHECKPOINT_UPLOADED, Unit::Bytes, "Bytes that checkpoints had to upload");
     describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
     describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
     describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
@@ -92,7 +92,7 @@ pub fn describe() {
     );
     describe_gauge!(WRITES_STALLED, "Whether RocksDB slows (1) or stops (2) the writer of an index");
     describe_counter!(ENDS, "How often a shard's actor ended, by reason: it began again, unless it was stopped");
-    describe_counter!(EXPIRED, "Messages that ended because they were of no more use");
+    describe_counter!(EXPIRED, "Messages that ended because their expiry passed");
 }
 
 /// What is counted about one shard; looked up once.

@@ -1,36 +1,43 @@
-//! `docs/contract.md` names the tests that hold each of its lines. That part of it is generated: from the comments that
-//! tests carry, such as `// CLM-5` or `// ADM-4, ADM-5`, directly above the test. Run with `FOREBAY_BLESS=1` to write
-//! it.
+//! `docs/contract.md` numbers what the project promises, and `docs/contract-tests.md` lists the tests that prove each
+//! line. The list is generated from the comments of tests, such as `// CLM-5` or `// ADM-4, ADM-5`, directly above the
+//! test. Run with `FOREBAY_BLESS=1` to write it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 
 use super::source::{Source, files, nothing_found, root};
 
-const DOCUMENT: &str = "docs/contract.md";
-/// What a generated line begins with.
-const GENERATED: &str = "> ";
-const NOT_HELD: &str = "> Not yet held by a test.";
+const CONTRACT: &str = "docs/contract.md";
+const LIST: &str = "docs/contract-tests.md";
+
+const HEAD: &str = "\
+# The tests of the contract
+
+<!-- Generated from the comments of the tests by `FOREBAY_BLESS=1 make tidy`. Do not edit. -->
+
+Each line of [the contract](contract.md), and the tests that prove it.
+";
 
 /// Tests by the contract line that they prove.
 type Proofs = BTreeMap<String, Vec<String>>;
 
 #[test]
-fn the_contract_names_the_tests_that_hold_it() {
-    let path = root().join(DOCUMENT);
-    let document = fs::read_to_string(&path).expect("there is a contract");
-    let expected = with_proofs(&document, &proofs());
+fn every_contract_line_is_listed_with_its_tests() {
+    let path = root().join(LIST);
+    let expected = list(&contract(), &proofs());
     if std::env::var_os("FOREBAY_BLESS").is_some() {
         fs::write(&path, expected).expect("it can be written");
         return;
     }
-    assert!(document == expected, "{DOCUMENT} is out of date: run FOREBAY_BLESS=1 make tidy");
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == expected, "{LIST} is out of date: run FOREBAY_BLESS=1 make tidy");
 }
 
 #[test]
 fn tests_name_lines_that_exist() {
-    let document = fs::read_to_string(root().join(DOCUMENT)).expect("there is a contract");
-    let known: Vec<&str> = document.lines().filter_map(line_id).collect();
+    let contract = contract();
+    let known: Vec<&str> = contract.lines().filter_map(line_id).collect();
     let findings = proofs()
         .into_iter()
         .filter(|(id, _)| !known.contains(&id.as_str()))
@@ -38,34 +45,30 @@ fn tests_name_lines_that_exist() {
     nothing_found(findings.collect(), "the contract has no such lines:");
 }
 
-/// The document with the generated line of each entry made anew. An entry is `**ADM-1** text` up to the next blank
-/// line.
-fn with_proofs(document: &str, proofs: &Proofs) -> String {
-    let mut written = String::new();
-    let mut current = None;
-    for line in document.lines().chain([""]) {
-        if line.starts_with(GENERATED) {
-            continue;
-        }
-        if line.is_empty()
-            && let Some(id) = current.take()
-        {
-            written.push_str(&proof_line(proofs.get(id)));
-        }
-        if let Some(id) = line_id(line) {
-            current = Some(id);
-        }
-        written.push_str(line);
-        written.push('\n');
-    }
-    written.trim_end().to_owned() + "\n"
+fn contract() -> String {
+    fs::read_to_string(root().join(CONTRACT)).expect("there is a contract")
 }
 
-fn proof_line(tests: Option<&Vec<String>>) -> String {
-    match tests {
-        None => format!("{NOT_HELD}\n"),
-        Some(tests) => tests.iter().map(|test| format!("{GENERATED}`{test}`  \n")).collect(),
+/// The generated list, in the order of the contract.
+fn list(contract: &str, proofs: &Proofs) -> String {
+    let mut list = HEAD.to_owned();
+    let mut section = None;
+    for line in contract.lines() {
+        section = line.strip_prefix("## ").or(section);
+        if let Some(id) = line_id(line) {
+            if let Some(section) = section.take() {
+                let _ = write!(list, "\n## {section}\n");
+            }
+            let _ = write!(list, "\n### {id}\n\n");
+            match proofs.get(id) {
+                None => list.push_str("No test yet.\n"),
+                Some(tests) => tests.iter().for_each(|test| {
+                    let _ = writeln!(list, "- `{test}`");
+                }),
+            }
+        }
     }
+    list
 }
 
 /// The id of the entry that begins on this line of the document.

@@ -1,5 +1,6 @@
 //! What code and documents say of themselves.
 
+use std::fs;
 use std::path::Path;
 
 use super::source::{Source, files, nothing_found, root};
@@ -17,6 +18,9 @@ const UNWANTED: [(&str, &str); 6] = [
 /// How a lint is told to be silent.
 const EXEMPTIONS: [&str; 4] =
     [concat!("#[al", "low("), concat!("#![al", "low("), concat!("#[ex", "pect("), concat!("#![ex", "pect(")];
+
+/// Columns of a document's line. Tables, code and what cannot be broken may be wider.
+const COLUMNS_MAX: usize = 100;
 
 /// Modules named after nothing.
 const EMPTY_NAMES: [&str; 6] = ["common", "helper", "helpers", "misc", "util", "utils"];
@@ -77,9 +81,13 @@ fn every_lint_exemption_has_a_reason() {
 fn links_between_documents_lead_somewhere() {
     let mut findings = Vec::new();
     for document in files("md") {
-        let folder = root().join(&document.path).parent().expect("a file lies in a folder").to_owned();
+        let own = root().join(&document.path);
+        let folder = own.parent().expect("a file lies in a folder");
         for target in link_targets(&document.text) {
-            if !folder.join(target).exists() {
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = if path.is_empty() { own.clone() } else { folder.join(path) };
+            let leads_somewhere = heading.is_empty() || fs::read_to_string(&file).is_ok_and(|text| has(&text, heading));
+            if !file.exists() || !leads_somewhere {
                 findings.push(format!("{}: {target}", document.path));
             }
         }
@@ -87,12 +95,43 @@ fn links_between_documents_lead_somewhere() {
     nothing_found(findings, "these links lead nowhere:");
 }
 
-/// The relative targets of `[text](target)`, without their anchors.
+/// The targets of `[text](target)` within the project.
 fn link_targets(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.match_indices("](").filter_map(move |(start, _)| text[start + 2..].split(')').next());
-    targets
-        .filter(|target| !target.contains("://") && !target.starts_with('#'))
-        .map(|target| target.split('#').next().unwrap_or(target))
+    targets.filter(|target| !target.contains("://"))
+}
+
+/// Whether a document has a heading with this anchor.
+fn has(text: &str, anchor: &str) -> bool {
+    text.lines().filter(|line| line.starts_with('#')).any(|line| anchor_of(line) == anchor)
+}
+
+/// The anchor of a heading: lower case, spaces as hyphens, without punctuation.
+fn anchor_of(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().chars().filter_map(|character| match character {
+        ' ' => Some('-'),
+        '-' | '_' => Some(character),
+        _ if character.is_alphanumeric() => Some(character.to_ascii_lowercase()),
+        _ => None,
+    });
+    kept.collect()
+}
+
+#[test]
+fn documents_stay_narrow() {
+    let findings = files("md").into_iter().flat_map(|document| {
+        let mut is_code = false;
+        let wide = document.text.lines().zip(1..).filter(move |(line, _)| {
+            is_code ^= line.starts_with("```");
+            let text = line.trim_start().trim_start_matches("- ");
+            let is_span = text.starts_with('`') && text.trim_end_matches(['.', ',']).ends_with('`');
+            let cannot_break = is_span || text.contains("](") || !text.contains(' ');
+            let may_be_wide = is_code || line.starts_with(['|', '#']) || cannot_break;
+            !may_be_wide && line.chars().count() > COLUMNS_MAX
+        });
+        wide.map(|(_, number)| format!("{}:{number}: at most {COLUMNS_MAX} columns", document.path)).collect::<Vec<_>>()
+    });
+    nothing_found(findings.collect(), "wrap these lines:");
 }
 
 #[test]
@@ -101,7 +140,9 @@ fn documents_speak_of_the_product_only() {
     let mut findings = Vec::new();
     for document in files("md") {
         for (at, line) in document.text.lines().enumerate() {
-            if unwanted.iter().any(|unwanted| line.contains(unwanted)) {
+            // A folder of that name within the project is no path of a machine.
+            let is_path = |at: usize| !line[..at].ends_with(char::is_alphanumeric);
+            if unwanted.iter().flat_map(|unwanted| line.match_indices(unwanted)).any(|(at, _)| is_path(at)) {
                 findings.push(format!("{}:{}: {line}", document.path, at + 1));
             }
         }

@@ -7,5 +7,6 @@ mod contract;
 mod dependencies;
 mod documents;
 mod imports;
+mod metrics;
 mod sizes;
 mod source;

@@ -88,15 +88,15 @@ async fn what_cannot_be_understood_is_named() {
         400 {"error":{"code":"invalid","message":"parameter `limit`: it must be a whole number from 1 to 1000"}}
         400 {"error":{"code":"invalid","message":"parameter `limit`: it must be a whole number from 1 to 1000"}}
         400 {"error":{"code":"invalid","message":"parameter `after`: `msg_00000000000000000000000000000000` is not an event id: expected `evt_` and 32 hex digits"}}
-        400 {"error":{"code":"invalid","message":"parameter `colour` is not known here"}}
+        400 {"error":{"code":"invalid","message":"unknown parameter `colour`"}}
         400 {"error":{"code":"invalid","message":"parameter `limit` is given twice"}}
-        400 {"error":{"code":"invalid","message":"the body is not what is expected: EOF while parsing a value at line 1 column 0"}}
+        400 {"error":{"code":"invalid","message":"the body is malformed: EOF while parsing a value at line 1 column 0"}}
         400 {"error":{"code":"invalid","message":"give either `due_at` or `delay_ms`"}}
         400 {"error":{"code":"invalid","message":"`due_at` must be an RFC 3339 time, like 2030-01-31T08:00:00Z"}}
         400 {"error":{"code":"invalid","message":"the new time must not be before 1970"}}
-        400 {"error":{"code":"invalid","message":"the body is not what is expected: invalid value: integer `-1`, expected u64 at line 1 column 14"}}
+        400 {"error":{"code":"invalid","message":"the body is malformed: invalid value: integer `-1`, expected u64 at line 1 column 14"}}
         400 {"error":{"code":"invalid","message":"the new time must be less than ten years away"}}
-        400 {"error":{"code":"invalid","message":"the body is not what is expected: unknown field `delay`, expected `due_at` or `delay_ms` at line 1 column 8"}}
+        400 {"error":{"code":"invalid","message":"the body is malformed: unknown field `delay`, expected `due_at` or `delay_ms` at line 1 column 8"}}
     "#]].assert_eq(&answers);
 }
 

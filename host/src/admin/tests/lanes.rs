@@ -142,7 +142,7 @@ async fn a_command_to_what_may_have_arrived_is_too_late_and_says_what_to_do() {
     for (what, body) in [("cancel", ""), ("reschedule", r#"{"delay_ms":1}"#)] {
         let answer = desk.post(&format!("/api/v1/messages/{id}/{what}"), body).await;
         expect![[
-            r#"409 {"error":{"code":"too_late","message":"it is too late: the message is retry_wait, and nobody knows whether an earlier attempt arrived: find out, then settle it with `resolve`","state":"retry_wait"}}"#
+            r#"409 {"error":{"code":"too_late","message":"it is too late: the message is retry_wait, and the outcome of an earlier attempt is unknown: ask the receiver, then run `forebay message resolve ID --as retry|published|dead`","state":"retry_wait"}}"#
         ]]
         .assert_eq(&shown(&answer));
     }
@@ -171,10 +171,10 @@ fn an_actor_that_panicked_is_told_of_with_what_comes_next() {
     let said = |next| wire::Trouble::from(ShardTrouble { shard, panics: 2, reason: reason.clone(), next }).sentence(3);
     let begin = "the actor of shard 3 panicked, 2 times in a row, and ";
     for (next, words) in [
-        (AfterTrouble::Opened, "was begun again"),
-        (AfterTrouble::OpenedAt(NOW), "is begun again at 2030-01-01T00:00:00.000Z"),
-        (AfterTrouble::LeftToOthers, "is left to another runtime"),
-        (AfterTrouble::Down, "is not begun again before the host is"),
+        (AfterTrouble::Opened, "was restarted"),
+        (AfterTrouble::OpenedAt(NOW), "is restarted at 2030-01-01T00:00:00.000Z"),
+        (AfterTrouble::LeftToOthers, "is left to another host"),
+        (AfterTrouble::Down, "stays down until the host is restarted"),
     ] {
         assert_eq!(said(next), format!("{begin}{words}: no such thing"));
     }

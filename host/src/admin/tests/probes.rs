@@ -64,7 +64,7 @@ async fn reasons_are_told_to_operators() {
     let desk = Desk::open(Some(TOKEN)).await;
     desk.stage.send_replace(Stage::Stopping);
     let told = r#"503 {"ready":false,"reasons":["the host is shutting down"]}"#;
-    let held_back = r#"503 {"ready":false,"reasons":["the reasons are told to those who send the admin token"]}"#;
+    let held_back = r#"503 {"ready":false,"reasons":["send the admin token to see the reasons"]}"#;
     assert_eq!(shown(&desk.get("/readyz").await), held_back);
     assert_eq!(shown(&desk.ask("GET", "/readyz", &[("authorization", "Bearer wrong")], "").await), held_back);
     let headers = [("authorization", &*format!("Bearer {TOKEN}"))];

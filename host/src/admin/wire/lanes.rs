@@ -178,10 +178,10 @@ pub struct Trouble {
     pub panics: u32,
     /// What the last panic said.
     pub reason: String,
-    /// `opened` if it was begun again, `waiting` if it will be, `left` if it is left to another runtime, `down` if it
-    /// is not begun again before the host is.
+    /// `opened` if it was restarted, `waiting` if it will be, `left` if it is left to another host, `down` if it stays
+    /// down until the host is restarted.
     pub next: String,
-    /// When it is begun again, if it will be.
+    /// When it is restarted, if it will be.
     pub at: Option<String>,
 }
 
@@ -291,10 +291,10 @@ impl Trouble {
     /// What happened to a shard, in a sentence without its end.
     pub fn sentence(&self, shard: u16) -> String {
         let next = match (self.next.as_str(), &self.at) {
-            ("opened", _) => "was begun again".to_owned(),
-            (_, Some(at)) => format!("is begun again at {at}"),
-            ("left", _) => "is left to another runtime".to_owned(),
-            (_, None) => "is not begun again before the host is".to_owned(),
+            ("opened", _) => "was restarted".to_owned(),
+            (_, Some(at)) => format!("is restarted at {at}"),
+            ("left", _) => "is left to another host".to_owned(),
+            (_, None) => "stays down until the host is restarted".to_owned(),
         };
         format!("the actor of shard {shard} panicked, {} times in a row, and {next}: {}", self.panics, self.reason)
     }

@@ -94,7 +94,7 @@ fn why(standing: Standing, generation: GenerationNumber, loaded: bool) -> String
     let claimable = match standing {
         Standing::Leased { .. } => return "a host has claimed it and holds its lease".to_owned(),
         Standing::Delayed { .. } => return "it failed, and is tried again then".to_owned(),
-        Standing::Stale { .. } => "whoever had claimed it lost its lease",
+        Standing::Stale { .. } => "the lease of its last claim has expired",
         Standing::Due { .. } => "its delay is over",
         Standing::Ready => "it is ready",
     };

@@ -27,7 +27,7 @@ const OWN_DIRECTORIES: [&str; 3] = ["timeline", "checkpoints", "cache"];
 pub(super) fn settings(config: &Config) -> Vec<Finding> {
     let refused = |name: &'static str, refusals: Vec<Refusal>| {
         refusals.into_iter().map(move |Refusal { key, reason }| {
-            Finding::failure(name, format_args!("`{key}` {reason}"), "give another one, or let the host's user use it")
+            Finding::failure(name, format_args!("`{key}` {reason}"), "use another one, or give the host's user access")
         })
     };
     let authorities = refused("certificate authorities", check::authorities(config));
@@ -60,7 +60,7 @@ pub(super) fn secrets(config: &Config, launch: &Launch, env: &Env) -> Vec<Findin
     if findings.len() > NEEDS_SHOWN_MAX {
         let more = findings.len() - NEEDS_SHOWN_MAX;
         findings.truncate(NEEDS_SHOWN_MAX);
-        findings.push(Finding::failure(NAME, format_args!("{more} more cannot be used"), "mend these first"));
+        findings.push(Finding::failure(NAME, format_args!("{more} more cannot be used"), "correct these first"));
     }
     if findings.is_empty() {
         findings.push(match (is_to_be_made, needs.len()) {
@@ -142,7 +142,7 @@ pub(super) fn directories(data: &Path) -> Vec<Finding> {
         if path.symlink_metadata().is_ok()
             && let Err(reason) = directories::check(&path)
         {
-            let remedy = "let it be a directory of the host's user (chown), or move it away: the host makes it anew";
+            let remedy = "make it a directory of the host's user (chown), or move it away: the host creates it again";
             findings.push(Finding::failure("data directory", reason, remedy));
         }
     }

@@ -16,7 +16,7 @@ pub(in crate::claim) fn describe() {
     describe_counter!("forebay_claim_failures_total", "Claims that the store could not make");
     describe_counter!("forebay_claim_decisions_total", "What the limiter decided before a claim, by reason");
     describe_histogram!("forebay_claim_seconds", Unit::Seconds, "Time of a claim");
-    describe_gauge!("forebay_processing_rows", "Work items of a pack that are in work, over all hosts");
+    describe_gauge!("forebay_processing_rows", "Work items of a pack that this host is processing");
 }
 
 /// Metric handles of one pack, looked up once.

@@ -4,6 +4,7 @@
 //! A message's id begins with the time that it is due at, in milliseconds: so whoever is called knows how late it is.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -154,6 +155,11 @@ impl Outbound {
         })
     }
 
+    /// Where shards have their indexes.
+    pub(super) fn index_folder(&self) -> PathBuf {
+        self.queue.folder().join("timeline")
+    }
+
     /// The destinations, by name.
     pub(super) fn names(&self) -> Vec<DestinationName> {
         self.destinations.values().map(|destination| destination.name.clone()).collect()
@@ -228,7 +234,7 @@ impl Outbound {
         let publisher =
             Publisher::start_native(self.in_flight_max, &self.destinations, store.clone(), &call, env.clone());
         let options = TimelineOptions {
-            directory: self.queue.folder().join("timeline"),
+            directory: self.index_folder(),
             lease: Duration::from_secs(15),
             poll: Duration::from_millis(500),
             claimed_max: CLAIMED_MAX,

@@ -42,11 +42,11 @@ use crate::rig::receiver::{Received, Receiver, Reply};
 use crate::telemetry;
 
 const HELP: &str = "\
-A host runs in this process, with a folder of its own that is gone afterwards, or with --data. Without --config, secrets are \
-made up, fixtures are signed with them, readers get the \"answers\" of the fixture that was sent, and a receiver on this \
-machine takes whatever the packs emit, and shows it.
+A host runs in this process, with a temporary data directory or with --data. Without --config, it generates secrets, signs \
+fixtures with them, gives readers the \"answers\" of the fixture that was sent, and shows what the packs emit in a receiver on \
+this machine.
 
-Typed in, with Enter:
+Type, with Enter:
   NAME or number   send that fixture
   (nothing)        send the last one again
   l                list the fixtures
@@ -74,25 +74,25 @@ pub(super) struct Arguments {
     /// The folders with the packs
     #[arg(value_name = "FOLDER", default_value = ".", num_args = 1..=PACKS_MAX)]
     folders: Vec<PathBuf>,
-    /// The fixture to send first, and again whenever its pack was built; by default the first one
+    /// The fixture to send after each build; by default the first one
     #[arg(long, value_name = "NAME")]
     send: Option<String>,
     /// The host's configuration, with destinations of its own
     #[arg(long, value_name = "FILE", requires = "secrets")]
     config: Option<PathBuf>,
-    /// Where the host keeps what it stores; by default a folder that is gone afterwards
+    /// The host's data directory; by default a temporary one
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A file for each secret; by default they are made up
+    /// The directory of secrets, one file each; by default they are generated
     #[arg(long, value_name = "DIR")]
     secrets: Option<PathBuf>,
-    /// Where providers deliver
+    /// The listener for deliveries
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     intake: String,
-    /// Where operators ask
+    /// The listener for operators
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     admin: String,
-    /// Where the compiler keeps its work, so that packs can share it; by default target-guests in each folder
+    /// The build folder, which packs can share; by default target-guests in each folder
     #[arg(long, value_name = "DIR", env = "FOREBAY_GUEST_TARGET_DIR")]
     target_directory: Option<PathBuf>,
 }
@@ -315,7 +315,7 @@ impl Workshop {
             say(&format!("its secrets cannot be made: {error}"));
         }
         for new in manifest.destinations.iter().filter(|name| !self.destinations.contains(name.as_str())) {
-            say(&format!("`{new}` is no destination of this host: what is sent there waits. Start forebay dev again"));
+            say(&format!("`{new}` is not a destination of this host: its messages wait. Restart forebay dev"));
         }
         let own_provider = self.deliverer.provider.is_some();
         for (_, new) in site::readers(&manifest).filter(|reader| own_provider && !self.readers.contains(reader)) {

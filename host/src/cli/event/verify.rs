@@ -13,14 +13,14 @@ use crate::model::ids::EventId;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
-Runs in the host, on the generation that ran it before; nothing is stored, sent, read or logged.
+The runs happen in the host, on the generation that ran them before. Nothing is stored, sent, read or logged.
 
 Examples:
   forebay event verify evt_019a…
   forebay event verify --last 1000 --pack hubspot
 
-Exit code 6 says that something came out otherwise. Exit code 4 says that the event named has nothing to compare: it is not \
-done, its output was not hashed, or its reads were not recorded.";
+Exit code 6: an output differs. Exit code 4: the given event has nothing to compare; it is not done, its output was not \
+hashed, or its reads were not recorded.";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["id", "last"]))]
@@ -28,10 +28,10 @@ pub(in crate::cli) struct Arguments {
     /// The event
     #[arg(value_name = "ID")]
     id: Option<EventId>,
-    /// Instead of one: as many events, from the newest on
+    /// Verify this many events instead, newest first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PREVIEW_EVENTS_MAX)))]
     last: Option<u32>,
-    /// With --last: only of this pack
+    /// With --last: only events of this pack
     #[arg(long, value_name = "NAME", requires = "last", conflicts_with = "id")]
     pack: Option<PackName>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(super) async fn verify(arguments: Arguments) -> Result<(), Failure> {
         print(&printable_lines(&shown(&verification)))?;
     }
     match (verification.differing, id.is_some(), verification.same) {
-        (1.., _, _) => Err(Failure::Changed(format!("{} runs came out otherwise", verification.differing))),
+        (1.., _, _) => Err(Failure::Changed(format!("{} runs came out differently", verification.differing))),
         (0, true, 0) => Err(Failure::Conflict("there is nothing to compare".to_owned())),
         (0, _, _) => Ok(()),
     }
@@ -76,7 +76,7 @@ fn shown(verification: &wire::Verification) -> String {
     let wire::Verification { same, differing, unknown, .. } = verification;
     let _ = writeln!(text, "{same} the same, {differing} otherwise, {unknown} with nothing to compare");
     if verification.out_of_time {
-        text.push_str("time ran out before all events were looked at: ask for fewer with --last\n");
+        text.push_str("time ran out before all events were compared: ask for fewer with --last\n");
     }
     text
 }

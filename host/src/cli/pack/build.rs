@@ -12,21 +12,21 @@ use crate::model::pack::Reader;
 
 pub(super) const BUILD_HELP: &str = "\
 A pack in Rust needs cargo; the wasm target is added if it is missing. A pack in JavaScript needs Node.js, npm and, the first \
-time, npm's registry. What the compilers say is shown as they say it.
+time, npm's registry. The output of the compilers is shown as it is.
 
 Examples:
   forebay pack build
   forebay pack build packs/orders --output orders.fpk";
 
 pub(super) const CHECK_HELP: &str = "\
-Looks at the file as a host does before it serves it: the manifest, the version of the contract that the component was built \
-for, what it imports and exports, whether it compiles and starts within its limits. What is not imported, a pack cannot do.
+Checks the file as a host does before it serves it: the manifest, the contract version of the component, its imports and \
+exports, and whether it compiles and starts within its limits. A pack can do only what it imports.
 
 Examples:
   forebay pack check orders.fpk
   forebay pack check orders.fpk --json
 
-Exit code 1 says that no host of this version would serve it, and why.";
+Exit code 1: no host of this version would serve it; the error says why.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct BuildArguments {
@@ -36,7 +36,7 @@ pub(in crate::cli) struct BuildArguments {
     /// The file to write; by default NAME-VERSION.fpk in the folder
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Where the compiler keeps its work, so that packs can share it; by default target-guests in the folder
+    /// The build folder, which packs can share; by default target-guests in the folder
     #[arg(long, value_name = "DIR", env = "FOREBAY_GUEST_TARGET_DIR")]
     target_directory: Option<PathBuf>,
     /// Print JSON

@@ -20,17 +20,17 @@ use crate::model::names::PackName;
 pub(super) const HELP: &str = "\
 Examples, from nothing to a pack that serves:
   forebay pack new orders                            a project, with a fixture
-  forebay dev orders                                 write it: what is saved is built and tried
-  forebay pack test orders                           hold it against its fixtures
+  forebay dev orders                                 write it: each save builds and tries it
+  forebay pack test orders                           compare it with its fixtures
   forebay pack build orders --output orders.fpk      the file that hosts take
-  forebay pack install orders.fpk                    to a running host, as orders@1
+  forebay pack install orders.fpk                    on a running host, as orders@1
   forebay pack preview orders@1                      what it would have done with past events
-  forebay pack activate orders@1                     new events are its own from here on";
+  forebay pack activate orders@1                     new events are admitted under it";
 
 /// `forebay pack`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Make a project that builds and passes its test at once
+    /// Create a project that builds and passes its test
     #[command(after_help = new::HELP)]
     New(new::Arguments),
     /// Build a folder with a pack.toml, and run its fixtures through the real engine
@@ -39,13 +39,13 @@ pub(super) enum Verb {
     /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
     #[command(after_help = build::BUILD_HELP)]
     Build(build::BuildArguments),
-    /// Say what a pack file declares and can do, or why no host would serve it
+    /// Show what a pack file declares and can do, or why no host would serve it
     #[command(after_help = build::CHECK_HELP)]
     Check(build::CheckArguments),
-    /// Hand a pack file to a running host, as a new generation of its pack
+    /// Install a pack file on a running host, as a new generation of its pack
     #[command(after_help = rollout::INSTALL_HELP)]
     Install(rollout::InstallArguments),
-    /// List generations: where each stands, and what still refers to it
+    /// List generations: the stage of each, and what still refers to it
     #[command(after_help = rollout::LIST_HELP)]
     List(rollout::ListArguments),
     /// Make a generation the active one: new events are admitted under it
@@ -57,10 +57,10 @@ pub(super) enum Verb {
     /// Close a pack's routes; what was admitted is worked off
     #[command(after_help = rollout::DEACTIVATE_HELP)]
     Deactivate(rollout::DeactivateArguments),
-    /// Move what waits for a generation to another one, or have it end as dead
+    /// Move the waiting work of a generation to another one, or end it as dead
     #[command(after_help = rollout::DRAIN_HELP)]
     Drain(rollout::DrainArguments),
-    /// Run a pack over past events without effects, and show what it does differently
+    /// Run a pack over past events without effects, and show what comes out differently
     #[command(after_help = preview::HELP)]
     Preview(preview::Arguments),
 }

@@ -16,7 +16,7 @@ use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
 The folder holds the connector, its manifest, fixtures, and a copy of the SDK and of the contract that this host serves. \
-What comes next: forebay dev FOLDER, to write it; forebay pack test FOLDER, to hold it against its fixtures.
+Next: `forebay dev FOLDER` to write it, `forebay pack test FOLDER` to compare it with its fixtures.
 
 Examples:
   forebay pack new orders && forebay pack test orders
@@ -28,13 +28,13 @@ const JS_EXAMPLE_NAME: &str = "js-hello";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
-    /// The pack's name, which is also that of its first route
+    /// The pack's name, also the name of its first route
     #[arg(value_name = "NAME")]
     name: PackName,
-    /// The language it is written in
+    /// The language of the connector
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     lang: Language,
-    /// The folder to make; by default NAME
+    /// The folder to create; by default NAME
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// Print JSON

@@ -13,28 +13,27 @@ use crate::cli::exit::Failure;
 use crate::cli::output::{print, printable_lines};
 
 pub(super) const HELP: &str = "\
-Both sides run now, in the host, over the same stored events, with the reads that were recorded; nothing is stored, sent, \
-read or logged.
+Both sides run now, in the host, over the same stored events, with the recorded reads. Nothing is stored, sent, read or logged.
 
 Examples:
   forebay pack preview orders-1.3.0.fpk --last 1000
   forebay pack preview orders@4 --against recorded
   forebay pack preview orders@4 --fail-on-change && forebay pack activate orders@4
 
-Exit code 6 says, with --fail-on-change, that an event came out otherwise, or that not all were looked at in time.";
+Exit code 6, with --fail-on-change: an event came out differently, or the time did not suffice for all events.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
     /// A pack file, or an installed generation as PACK@N
     #[arg(value_name = "FILE|PACK@N")]
     what: String,
-    /// How many events, from the newest on
+    /// Number of events, newest first
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(PREVIEW_EVENTS_MAX)))]
     last: u32,
     /// What to compare with: `active`, `recorded` (what admitted each event), or a generation's number
     #[arg(long, value_name = "WHAT", default_value = "active")]
     against: String,
-    /// Exit with 6 if anything comes out otherwise
+    /// Exit with 6 if anything comes out differently
     #[arg(long)]
     fail_on_change: bool,
     #[command(flatten)]
@@ -67,7 +66,9 @@ pub(super) async fn preview(arguments: Arguments) -> Result<(), Failure> {
     }
     match (fail_on_change, preview.changed, preview.out_of_time) {
         (true, 1.., _) => Err(Failure::Changed(format!("{} events come out otherwise", preview.changed))),
-        (true, 0, true) => Err(Failure::Changed("not all events were looked at in time: ask for fewer".to_owned())),
+        (true, 0, true) => {
+            Err(Failure::Changed("time ran out before all events were compared: ask for fewer".to_owned()))
+        }
         (true, 0, false) | (false, _, _) => Ok(()),
     }
 }
@@ -85,7 +86,7 @@ fn shown(preview: &wire::Preview) -> String {
     }
     let _ = writeln!(text, "{} of {} events come out otherwise", preview.changed, preview.events);
     if preview.out_of_time {
-        text.push_str("time ran out before all events were looked at: ask for fewer with --last\n");
+        text.push_str("time ran out before all events were compared: ask for fewer with --last\n");
     }
     let each = |total: u64| total / preview.events.max(1);
     let (before, after) = (&preview.before, &preview.after);

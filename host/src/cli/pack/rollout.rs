@@ -12,7 +12,7 @@ use crate::cli::output::{Table, print};
 use crate::model::names::PackName;
 
 pub(super) const INSTALL_HELP: &str = "\
-The host checks and compiles the file before it stores it; one that cannot serve is refused, with the reason, and nothing \
+The host checks and compiles the file before it stores it. It refuses a file that cannot serve, with the reason, and nothing \
 changes. A file that was installed before keeps its generation.
 
 Examples:
@@ -31,30 +31,29 @@ Examples:
   forebay pack list orders --json";
 
 pub(super) const ACTIVATE_HELP: &str = "\
-The host loads the generation first; one that cannot serve is refused, and the active one goes on. Events that are admitted \
-already end on the generation that admitted them. Other hosts over the same database follow within seconds.
+The host loads the generation first. If it cannot serve, it is refused, and the active one goes on. Admitted events end on the \
+generation that admitted them. Other hosts over the same database follow within seconds.
 
 Example:
   forebay pack activate orders@3";
 
 pub(super) const ROLLBACK_HELP: &str = "\
-An activation like any other: what is admitted already ends on the generation that admitted it.
+A rollback is an activation: admitted events end on the generation that admitted them.
 
 Examples:
   forebay pack rollback orders
   forebay pack rollback orders --to 3";
 
 pub(super) const DEACTIVATE_HELP: &str = "\
-Deliveries to its routes are answered 404 from then on, which most providers take for good: to change a pack, activate \
-another generation instead. forebay pack activate opens the routes again.
+Deliveries to its routes are answered 404 from then on, and most providers do not send them again. To change a pack, activate \
+another generation instead. `forebay pack activate` opens the routes again.
 
 Example:
   forebay pack deactivate orders";
 
 pub(super) const DRAIN_HELP: &str = "\
-For work that a generation cannot finish: it fails there again and again, or the generation cannot be loaded any more. What \
-runs is left alone. A generation that takes work over must declare the routes that the work came in by. Work that ended as \
-dead can be replayed.
+For work that a generation cannot finish: it keeps failing there, or the generation can no longer be loaded. Running work is \
+left alone. The generation that takes the work over must declare the same routes. Work that ended as dead can be replayed.
 
 Examples:
   forebay pack drain orders@2 --to 3
@@ -74,7 +73,7 @@ pub(in crate::cli) struct InstallArguments {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ListArguments {
-    /// Only of this pack
+    /// Only generations of this pack
     #[arg(value_name = "PACK")]
     pack: Option<PackName>,
     #[command(flatten)]
@@ -117,10 +116,10 @@ pub(in crate::cli) struct DrainArguments {
     /// The generation to drain
     #[arg(value_name = "PACK@N")]
     generation: GenerationName,
-    /// The generation of the same pack that takes its work over
+    /// The generation of the same pack that takes over its work
     #[arg(long, value_name = "M")]
     to: Option<u32>,
-    /// Its work ends as dead
+    /// End its work as dead
     #[arg(long)]
     dead_letter: bool,
     #[command(flatten)]

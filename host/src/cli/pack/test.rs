@@ -30,20 +30,20 @@ A fixture is a pair of files in the folder's fixtures/: NAME.request.json, what 
 
   { \"route\": \"orders\", \"headers\": { \"x-kind\": \"new\" }, \"body\": { \"order\": 7 } }
 
-And NAME.expected.json, what comes of it; --bless writes it. `body` is sent byte for byte as it is written there; `body_text` \
-is for what is not JSON. `route` may be left out if the pack has only one. Signatures are not asked for.
+And NAME.expected.json, the result; --bless writes it. `body` is sent byte for byte as it is written there; `body_text` is for \
+bodies that are not JSON. `route` may be left out if the pack has only one. Signatures are not required.
 
-What readers are answered stands in \"answers\", call by call and reader by reader:
+\"answers\" holds the responses to readers, by reader and call:
 
   \"answers\": { \"contacts\": [ { \"status\": 200, \"body\": { \"results\": [] } } ] }
 
-The requests that the pack wrote are part of what comes of it.
+The requests that the pack wrote are part of the result.
 
 Examples:
   forebay pack test orders
   forebay pack test orders --bless
 
-Exit code 6 says that a fixture came out otherwise, or that nothing says what is expected of it.";
+Exit code 6: a fixture came out differently, or has no expected result.";
 
 /// Nobody else waits for the compilation.
 const COMPILATION_TIME_MAX: Duration = Duration::from_secs(600);
@@ -58,10 +58,10 @@ pub(in crate::cli) struct Arguments {
     /// The pack file to write; by default NAME-VERSION.fpk in the folder
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Take what comes out as what is expected
+    /// Write the results as the expected ones
     #[arg(long)]
     bless: bool,
-    /// Where the compiler keeps its work, so that packs can share it; by default target-guests in the folder
+    /// The build folder, which packs can share; by default target-guests in the folder
     #[arg(long, value_name = "DIR", env = "FOREBAY_GUEST_TARGET_DIR")]
     target_directory: Option<PathBuf>,
     /// Print JSON
@@ -108,7 +108,7 @@ pub(super) async fn test(arguments: Arguments) -> Result<(), Failure> {
     match report.fixtures.iter().filter(|fixture| fixture.verdict == "differs").count() {
         0 => Ok(()),
         differing => Err(Failure::Changed(format!(
-            "{differing} of {} fixtures came out otherwise; --bless takes them as they are",
+            "{differing} of {} fixtures came out differently; --bless accepts them",
             report.fixtures.len()
         ))),
     }

@@ -39,10 +39,7 @@ pub(super) fn describe() {
         "forebay_read_keys_merged_total",
         "Keys that events asked for and that another event's call brought"
     );
-    describe_counter!(
-        "forebay_read_records_unasked_total",
-        "Records of keys that nobody asked for, which were dropped"
-    );
+    describe_counter!("forebay_read_records_unasked_total", "Records that match no key, which were dropped");
     describe_histogram!(
         "forebay_read_seconds",
         metrics::Unit::Seconds,

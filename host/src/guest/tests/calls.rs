@@ -109,7 +109,7 @@ async fn what_comes_back_is_bounded_before_the_host_copies_it() {
     let small = engine.load("hostile", |_| ()).await;
     assert_eq!(failure(&small, hundred_megabytes.clone()).await.class, FailureClass::Memory);
     let large = engine.load("hostile", |manifest| manifest.limits.memory_bytes = 400 * 1024 * 1024).await;
-    fails_with(&large, hundred_megabytes, expect!["bad_output: what it passed to the host cannot be taken: too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted; `limits.output_kib` is 256"]).await;
+    fails_with(&large, hundred_megabytes, expect!["bad_output: the host cannot read what it passed: too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted; `limits.output_kib` is 256"]).await;
     fails_with(
         &small,
         json!({ "do": "return", "bytes": 300_000 }),

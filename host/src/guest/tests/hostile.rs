@@ -123,7 +123,7 @@ async fn the_parts_by_themselves_are_a_connector_that_does_nothing() {
 #[tokio::test]
 async fn a_start_that_does_not_end_is_refused_before_it_serves() {
     let own = "(func $spin (loop $again (br $again))) (start $spin)";
-    Parts { own, ..HARMLESS }.is_refused(expect!["the component cannot be instantiated: what it does at its start takes more fuel than a call has. Do less at the start, or raise `limits.fuel`"]).await;
+    Parts { own, ..HARMLESS }.is_refused(expect!["the component cannot be instantiated: its initialization takes more fuel than a call has. Do less in it, or raise `limits.fuel`"]).await;
     let own = "(func $die unreachable) (start $die)";
     Parts { own, ..HARMLESS }.is_refused(expect!["the component cannot be instantiated: it ends at its start: wasm trap: wasm `unreachable` instruction executed"]).await;
 }
@@ -235,38 +235,34 @@ async fn what_is_returned_out_of_bounds_or_of_the_wrong_shape_is_bad_output() {
     // A result beyond the memory's end.
     bad(
         "(i32.const -8)",
-        expect![
-            "what it passed to the host cannot be taken: pointer out of bounds of memory; `limits.output_kib` is 256"
-        ],
+        expect!["the host cannot read what it passed: pointer out of bounds of memory; `limits.output_kib` is 256"],
     )
     .await;
     // Neither a success nor a failure.
     bad(
         "(i32.store8 (i32.const 2048) (i32.const 7)) (i32.const 2048)",
-        expect![
-            "what it passed to the host cannot be taken: invalid expected discriminant; `limits.output_kib` is 256"
-        ],
+        expect!["the host cannot read what it passed: invalid expected discriminant; `limits.output_kib` is 256"],
     )
     .await;
     // A note that is said to have four gigabytes.
     bad(
         "(i32.store8 offset=8 (i32.const 2048) (i32.const 1)) (i32.store offset=16 (i32.const 2048) (i32.const -1)) (i32.const 2048)",
-        expect!["what it passed to the host cannot be taken: string pointer/length out of bounds of memory; `limits.output_kib` is 256"],
+        expect!["the host cannot read what it passed: string pointer/length out of bounds of memory; `limits.output_kib` is 256"],
     )
     .await;
     // A note that is not UTF-8.
     bad(
         "(i32.store8 offset=8 (i32.const 2048) (i32.const 1)) (i32.store offset=12 (i32.const 2048) (i32.const 4096))
          (i32.store offset=16 (i32.const 2048) (i32.const 1)) (i32.store8 (i32.const 4096) (i32.const 255)) (i32.const 2048)",
-        expect!["what it passed to the host cannot be taken: invalid utf-8 sequence of 1 bytes from index 0; `limits.output_kib` is 256"],
+        expect!["the host cannot read what it passed: invalid utf-8 sequence of 1 bytes from index 0; `limits.output_kib` is 256"],
     )
     .await;
     // A quarter of a thousand million messages.
-    bad("(i32.store offset=24 (i32.const 2048) (i32.const 0x10000000)) (i32.const 2048)", expect!["what it passed to the host cannot be taken: list pointer/length out of bounds of memory; `limits.output_kib` is 256"]).await;
+    bad("(i32.store offset=24 (i32.const 2048) (i32.const 0x10000000)) (i32.const 2048)", expect!["the host cannot read what it passed: list pointer/length out of bounds of memory; `limits.output_kib` is 256"]).await;
     // A list whose elements do not lie where such elements lie.
     bad(
         "(i32.store offset=20 (i32.const 2048) (i32.const 3)) (i32.store offset=24 (i32.const 2048) (i32.const 1)) (i32.const 2048)",
-        expect!["what it passed to the host cannot be taken: list pointer is not aligned; `limits.output_kib` is 256"],
+        expect!["the host cannot read what it passed: list pointer is not aligned; `limits.output_kib` is 256"],
     )
     .await;
 }
@@ -276,10 +272,8 @@ async fn what_is_returned_out_of_bounds_or_of_the_wrong_shape_is_bad_output() {
 async fn a_place_for_what_the_host_passes_that_is_none_fails_the_call() {
     let failure = Parts { realloc: "(i32.const -16)", ..HARMLESS }.outcome().await.unwrap_err();
     assert_eq!(failure.class, FailureClass::BadOutput);
-    expect![
-        "what it passed to the host cannot be taken: realloc return: beyond end of memory; `limits.output_kib` is 256"
-    ]
-    .assert_eq(&failure.message);
+    expect!["the host cannot read what it passed: realloc return: beyond end of memory; `limits.output_kib` is 256"]
+        .assert_eq(&failure.message);
 }
 
 // GST-3
@@ -296,7 +290,7 @@ async fn many_small_things_are_bounded_before_the_host_copies_them() {
     let generation = engine.host.load(GenerationNumber(1), Arc::new(manifest), component).await.unwrap();
     let failure = flow(&generation, &event("hostile", &[], "{}")).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::BadOutput);
-    expect!["what it passed to the host cannot be taken: too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted; `limits.output_kib` is 256"].assert_eq(&failure.message);
+    expect!["the host cannot read what it passed: too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted; `limits.output_kib` is 256"].assert_eq(&failure.message);
 }
 
 /// The contract's types do not contain themselves: what a guest returns is nested no deeper than they are.

@@ -47,12 +47,27 @@ pub(in crate::lanes) fn serve(
     sharing: &mut impl Sharing,
     limits: TurnLimits,
     services: usize,
+    head: impl FnMut(usize) -> u64,
+) -> Vec<(usize, u64)> {
+    let mut left = services;
+    serve_while(sharing, limits, head, |_, _| {
+        left = left.saturating_sub(1);
+        left > 0
+    })
+}
+
+/// Serves in turns until `goes_on` says otherwise, which is asked after each service of a key, and may have other keys
+/// come and go.
+pub(in crate::lanes) fn serve_while<S: Sharing>(
+    sharing: &mut S,
+    limits: TurnLimits,
     mut head: impl FnMut(usize) -> u64,
+    mut goes_on: impl FnMut(&mut S, usize) -> bool,
 ) -> Vec<(usize, u64)> {
     let mut heads: HashMap<usize, u64> = HashMap::new();
     let mut served = Vec::new();
     let mut turn = limits.begin();
-    while served.len() < services {
+    loop {
         let Some(key) = sharing.next(&mut turn) else {
             assert!(!sharing.is_idle(), "work conservation: somebody is backlogged");
             turn = limits.begin();
@@ -63,12 +78,14 @@ pub(in crate::lanes) fn serve(
             Charge::Served => {
                 served.push((key, cost));
                 heads.remove(&key);
+                if !goes_on(sharing, key) {
+                    return served;
+                }
             }
             Charge::VisitOver => {}
             Charge::TurnOver => turn = limits.begin(),
         }
     }
-    served
 }
 
 /// Runs `check` with a source of chance for each of many configurations.
@@ -163,6 +180,13 @@ impl Ledger {
             });
         }
         found
+    }
+
+    /// What each key received in a random interval behind `after`.
+    pub(in crate::lanes) fn received_in(&self, after: usize, random: &mut StdRng) -> Vec<u64> {
+        let from = random.random_range(after..self.served.len());
+        let until = random.random_range(from..=self.served.len());
+        self.received.iter().map(|received| received[until] - received[from]).collect()
     }
 
     /// The longest run of services between two of `key`.

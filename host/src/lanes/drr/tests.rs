@@ -64,6 +64,39 @@ fn no_key_waits_for_more_work_than_the_bound_says() {
     });
 }
 
+// DRR-4: of two keys that are always backlogged, one is never further ahead, in its own quanta, than a visit and what
+// each may carry over; and Jain's index over all of them is no lower than that allows.
+#[test]
+fn shares_differ_by_a_visit_at_the_most_over_every_interval() {
+    for_random_configurations(|random| {
+        let (mut drr, limits, shares) = random_ring(random);
+        let served = serve(&mut drr, limits, 500, |key| random_cost(random, shares[key].largest));
+        let ledger = Ledger::new(served, shares.len());
+        let carried = |share: &Share| (share.largest - 1) as f64 / share.quantum as f64;
+        for _ in 0..20 {
+            let received = ledger.received_in(0, random);
+            let quanta: Vec<f64> =
+                received.iter().zip(&shares).map(|(received, share)| *received as f64 / share.quantum as f64).collect();
+            let mut widest: f64 = 0.0;
+            for (one, of_one) in quanta.iter().zip(&shares) {
+                for (other, of_other) in quanta.iter().zip(&shares) {
+                    let bound = 1.0 + carried(of_one) + carried(of_other);
+                    assert!(one - other <= bound + 1e-9, "{one} {other}, at most {bound} apart: {shares:?}");
+                    widest = widest.max(bound);
+                }
+            }
+            let count = quanta.len() as f64;
+            let mean = quanta.iter().sum::<f64>() / count;
+            if mean > 0.0 {
+                let jain = (mean * count).powi(2) / (count * quanta.iter().map(|quanta| quanta * quanta).sum::<f64>());
+                // No variance is greater than that of two halves as far apart as they may be.
+                let least = 1.0 / (1.0 + (widest / (2.0 * mean)).powi(2));
+                assert!(jain >= least - 1e-9, "{jain}, at least {least}: {shares:?}");
+            }
+        }
+    });
+}
+
 // DRR-2, DRR-4
 #[test]
 fn service_stays_within_the_bound_over_every_run_of_visits() {

@@ -52,7 +52,7 @@ fn what_is_wrong_with_a_certificate_is_said_in_words() {
 
     let words = |error: rustls::Error| ConnectError::Tls(io::Error::other(error).into()).to_string();
     for (wrong, said) in [
-        (CertificateError::UnknownIssuer, "nobody that is trusted issued it"),
+        (CertificateError::UnknownIssuer, "its issuer is not trusted"),
         (CertificateError::Expired, "it has expired"),
         (CertificateError::Other(OtherError(Arc::new(CaUsedAsEndEntity))), "it is an authority's, and not a server's"),
     ] {

@@ -29,7 +29,7 @@ const CONFLICTS: &str = "forebay_store_conflicts_total";
 
 /// Says what the metrics of this module mean.
 pub fn describe() {
-    describe_counter!(CONFLICTS, "Transactions that lost against another one and were begun anew");
+    describe_counter!(CONFLICTS, "Transactions that lost against another one and were repeated");
 }
 
 /// How often a transaction is begun that loses against others.

@@ -52,6 +52,6 @@ async fn what_is_not_done_has_nothing_to_compare() {
     let verification = runtime.supervisor.verify_event(newest(&runtime).await).await.unwrap().unwrap();
     assert_eq!(counts(&verification), [0, 0, 1]);
     let Verdict::Unknown { reason } = &verification.named[0].verdict else { panic!("{verification:?}") };
-    assert_eq!(reason, "it is dead: only what is done has an output");
+    assert_eq!(reason, "it is dead: only a finished run has an output");
     runtime.supervisor.drain().await;
 }

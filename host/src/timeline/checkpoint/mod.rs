@@ -112,7 +112,7 @@ pub(super) enum CheckpointError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The shard is somebody else's.
-    #[error("the shard is another runtime's now")]
+    #[error("another host owns the shard now")]
     Fenced,
     /// The shard's owner here ends.
     #[error("the shard is being given up")]

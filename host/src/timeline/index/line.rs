@@ -1,7 +1,7 @@
 //! What is in memory of a lane's line: how long it is, where it begins, and its first few.
 //!
-//! A walk through RocksDB costs as much as several claims, most of it for its beginning. So a walk reads a few more than
-//! it was asked for, and the next claims of the lane need none.
+//! A walk through RocksDB costs as much as several claims, most of it for its beginning. So a walk reads a few more
+//! than it was asked for, and the next claims of the lane need none.
 //!
 //! Invariant: `first` is without a gap. Whoever stands in the line and not in `first` stands behind all who do.
 

@@ -102,7 +102,7 @@ impl Shard {
         if feed_end > 0 {
             signals.rebuilt(reason);
             let reason = reason.as_str();
-            tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index is to be had from elsewhere");
+            tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index must be restored");
             if let Some(index) = self.open_checkpoint(owner, feed_end, signals).await? {
                 signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });

@@ -1,6 +1,6 @@
-//! Every order in which a message's life can go: two owners of its shard of which one is deposed, crashes, attempts that
-//! the destination takes or not with answers that are lost, records that are repeated, an operator's commands, and time.
-//! The decisions are the store's own; what runtimes do around them is modelled as the timeline does it.
+//! Every order in which a message's life can go: two owners of its shard of which one is deposed, crashes, attempts
+//! that the destination takes or not with answers that are lost, records that are repeated, an operator's commands, and
+//! time. The decisions are the store's own; what runtimes do around them is modelled as the timeline does it.
 //!
 //! That the exploration would find something is shown by taking away, one by one, what the store and the timeline rely
 //! on.
@@ -202,17 +202,13 @@ impl World {
                 self.sends(owner, steps);
             }
             Some(Claim { attempt: None, .. }) => steps.push(Step::Admit(owner)),
-            Some(Claim { sent: None, .. }) => {
-                if self.owns(owner) || plan.flaw == Some(Flaw::SentAfterLease) {
+            Some(Claim { sent, is_recorded, .. }) => {
+                let may_send = self.owns(owner) || plan.flaw == Some(Flaw::SentAfterLease);
+                if sent.is_none() && !is_recorded && may_send {
                     self.sends(owner, steps);
                 }
-                // It was not sent after all: the lease ran out, or there was no connection.
-                steps.push(Step::Record { owner, spared: true, answer_is_lost: false });
-                steps.push(Step::Record { owner, spared: true, answer_is_lost: true });
-            }
-            Some(Claim { sent: Some(_), .. }) => {
-                steps.push(Step::Record { owner, spared: false, answer_is_lost: false });
-                steps.push(Step::Record { owner, spared: false, answer_is_lost: true });
+                // If it was not sent after all, the lease ran out, or there was no connection.
+                steps.extend([false, true].map(|answer_is_lost| Step::Record { owner, answer_is_lost }));
             }
         }
     }
@@ -247,7 +243,7 @@ impl World {
             }
             Step::Admit(owner) => world.admit(owner, plan),
             Step::Send(owner, sent) => world.send(owner, sent)?,
-            Step::Record { owner, spared, answer_is_lost } => world.record(owner, spared, answer_is_lost, plan)?,
+            Step::Record { owner, answer_is_lost } => world.record(owner, answer_is_lost, plan)?,
             Step::Crash(owner) => world.owners[owner] = Owner::default(),
             Step::Expire(owner) => {
                 if self.owns(owner) {
@@ -297,7 +293,7 @@ impl World {
         Ok(())
     }
 
-    fn record(&mut self, owner: usize, spared: bool, answer_is_lost: bool, plan: Plan) -> Result<(), String> {
+    fn record(&mut self, owner: usize, answer_is_lost: bool, plan: Plan) -> Result<(), String> {
         let Claim { generation, attempt, sent, is_recorded } = self.owners[owner].claim.expect("there is a claim");
         let attempt = attempt.unwrap_or(1);
         let outcome = match sent {
@@ -305,7 +301,8 @@ impl World {
             Some(Sent { taken: true, .. }) => Outcome::Published,
             Some(Sent { taken: false, .. }) | None => Outcome::Retriable { retry_after: None },
         };
-        let end = self.end_of(generation, attempt, &outcome, spared, plan);
+        // What was not sent costs no attempt.
+        let end = self.end_of(generation, attempt, &outcome, sent.is_none(), plan);
         let end = match plan.flaw {
             Some(Flaw::AttemptNotCompared) => {
                 AttemptEnd { generation: self.life.generation, attempt: self.life.attempt, ..end }
