@@ -100,7 +100,7 @@ async fn set(
         if pending.messages > 0 || pending.more {
             return Err(ApiError::Pending(format!(
                 "{} for `{name}`, in the order in which they were emitted, and `ordering` would be another: wait until they \
-                 are gone, or say reorder=true, which has every index of a shard that knows them built again",
+                 are gone, or say reorder=true (--reorder), which has every index of a shard that knows them built again",
                 wait(pending)
             )));
         }
@@ -134,7 +134,7 @@ pub(super) async fn remove(
         (true, false) if waits => DestinationWish::Remove,
         (true, false) => {
             return Err(ApiError::Pending(format!(
-                "{} for `{name}`: say pending=wait to remove it all the same (they go on waiting, until it is set again), or \
+                "{} for `{name}`: say pending=wait (--pending wait) to remove it all the same (they go on waiting, until it is set again), or \
                  let them be sent or cancel them first",
                 wait(pending)
             )));

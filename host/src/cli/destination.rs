@@ -196,6 +196,7 @@ async fn remove(arguments: RemoveArguments) -> Result<(), Failure> {
     let DestinationRemoved { name, pending, .. } = answer.read()?;
     let waiting = match pending {
         PendingMessages { messages: 0, more: false } => "nothing waits for it".to_owned(),
+        PendingMessages { messages: 1, more: false } => "1 message waits until it is set again".to_owned(),
         pending => format!("{} wait until it is set again", counted(pending)),
     };
     Ok(print(&format!("{name} is removed; {waiting}\n"))?)
