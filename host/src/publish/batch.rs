@@ -11,7 +11,7 @@
 //!
 //! Expiry: a publish needs `latest < expire_at`, and this is asked again after the wait for a place. A message that no
 //! longer has it is given back as it was: whether it *has* expired is decided by the earliest that it can be, which its
-//! shard knows, and not by the latest.
+//! shard knows, and not by the latest. After the admission it is asked whenever the lease is.
 //!
 //! Ownership: the admission is fenced by the store. Whether the lease is still relied on is asked again when the bodies
 //! have come, and as the last thing before a request is on the wire (`reliance`). An attempt that ends there was
@@ -207,17 +207,15 @@ impl Engine {
         latest: Latest,
     ) {
         let began = self.env.clock.monotonic();
-        let is_over = |at| claim.message.expire_at.is_some_and(|expire_at| expire_at <= at);
-        let verdict = if is_over(latest.now(&*self.env.clock)) {
-            // What waited too long for the store is not sent any more: its next attempt would be too late, so it
-            // expires.
-            Verdict::too_late()
-        } else if let Err(overdue) = claim.reliance.left() {
-            // The bodies took longer than the lease.
-            Verdict::overdue(overdue)
-        } else {
-            claim.route.adapter.attempt(&claim.message, payload, &claim.reliance).await
+        let expires = claim.message.expire_at.map(|expire_at| latest.reaches(expire_at));
+        let reliance = claim.reliance.clone().expiring(expires);
+        let verdict = match reliance.left() {
+            Ok(_) => claim.route.adapter.attempt(&claim.message, payload, &reliance).await,
+            // The store or the bodies took longer than the lease, or than there was time: then its next attempt would
+            // be too late as well, so it expires.
+            Err(overdue) => Verdict::overdue(overdue),
         };
+        drop(reliance);
         claim.route.metrics.attempted(&verdict, self.env.clock.monotonic().saturating_sub(began));
         let at = latest.now(&*self.env.clock);
         let (message, terms) = (&claim.message, claim.route.terms);

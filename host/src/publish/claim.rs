@@ -18,6 +18,9 @@ use crate::env::Clock;
 use crate::model::destination::Terms;
 use crate::model::time::Timestamp;
 
+/// Wall and monotonic time diverge by no more than this part: what Linux slews a clock by at the most.
+const DRIFT_PART: u32 = 2_000;
+
 /// How messages get to a destination, with what is counted about it.
 pub(super) struct Route {
     pub(super) adapter: Box<dyn Adapter>,
@@ -102,6 +105,12 @@ impl Latest {
     /// `then` is the latest that it can be at this moment.
     pub(super) fn at(then: Timestamp, clock: &dyn Clock) -> Self {
         Self { then, monotonic: clock.monotonic() }
+    }
+
+    /// The monotonic time from which on it can be `at`; by a clock that may run as fast as [`DRIFT_PART`] says.
+    pub(super) fn reaches(self, at: Timestamp) -> Duration {
+        let until = at.since(self.then);
+        self.monotonic + (until - until / DRIFT_PART)
     }
 
     /// The latest that it can be now.

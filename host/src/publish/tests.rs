@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::{Semaphore, watch};
@@ -229,7 +230,12 @@ impl Stopped {
 
     /// Its lease ends, for all that it knows, after [`LEASE`].
     fn reliance(self: &Arc<Self>, clock: Arc<dyn Clock>) -> Reliance {
-        let (stopped, until) = (Arc::clone(self), clock.monotonic() + LEASE);
+        let until = clock.monotonic() + LEASE;
+        self.reliance_until(until, clock)
+    }
+
+    fn reliance_until(self: &Arc<Self>, until: Duration, clock: Arc<dyn Clock>) -> Reliance {
+        let stopped = Arc::clone(self);
         let ask = move || {
             if stopped.asked.fetch_add(1, Ordering::SeqCst) == stopped.number {
                 stopped.reached.send_replace(true);
@@ -322,6 +328,56 @@ async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
     assert_eq!(fixture.publish_one(&message).await, Settled::TooLate);
     message.expire_at = Some(START + Duration::from_millis(1));
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
+}
+
+/// How often it is asked whether a message of this body may still be sent, if its time is over after each in turn: it
+/// is sent when there is none left.
+async fn looks_before_expiry(body: &'static [u8]) -> usize {
+    let mut sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let far = Duration::from_secs(1_000_000);
+    let mut number = 0;
+    loop {
+        let now = fixture.shared.env.now();
+        let lasting = NewMessage {
+            body: Bytes::from_static(body),
+            expire_at: Some(now + LEASE / 2),
+            ..fixture.shared.message("sink", now)
+        };
+        let message = claimed(&lasting);
+        fixture.shared.emit(vec![lasting]).await;
+        let now = fixture.shared.env.now();
+        let lease = fixture.store.renew_shard(fixture.lease, far, now).await.unwrap().unwrap();
+        let (stopped, let_go) = Stopped::at(number);
+        let (settled_in, mut settled) = mpsc::channel(1);
+        let reliance = stopped.reliance_until(far, Arc::clone(&fixture.shared.env.clock));
+        fixture.publisher.publish(lease, reliance, vec![message.clone()], now, settled_in);
+        let mut reached = stopped.reached.subscribe();
+        tokio::select! {
+            reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),
+            sent = settled.recv() => {
+                assert_eq!(after(sent.unwrap().result), AfterAttempt::Published);
+                assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
+                assert!(sink.received.try_recv().is_err(), "nothing else was sent");
+                return number;
+            }
+        }
+        fixture.shared.advance(LEASE);
+        let_go.send(()).unwrap();
+        assert_eq!(after(settled.recv().await.unwrap().result), AfterAttempt::Expired, "look {number}");
+        assert_eq!(fixture.stored(message.id).await.uncertain_attempts, 0, "look {number}");
+        number += 1;
+    }
+}
+
+// TL-3
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_time_ends_before_it_is_on_the_wire_is_not_sent() {
+    let looks = looks_before_expiry(b"{}").await;
+    assert!(looks >= 3, "when the bodies have come, before the call, and before it is written: {looks}");
+    // A body of nothing is not asked for, but all the same it is looked before it is written.
+    let of_nothing = looks_before_expiry(b"").await;
+    assert!(of_nothing >= looks, "{of_nothing} looks, {looks} with a body");
 }
 
 #[tokio::test]

@@ -119,12 +119,8 @@ impl Verdict {
         }
     }
 
-    /// The message's time was over before it could be sent; nobody is at fault but the clock.
-    pub(super) fn too_late() -> Self {
-        Verdict::NotMade("its time was over before it could be sent".to_owned())
-    }
-
-    /// The lease ended before it could be sent; the next attempt is its owner's of then.
+    /// Its time or the lease was over before it could be sent. Nobody is at fault but the clock; the next attempt, if
+    /// there is one, is the shard's owner's of then.
     pub(super) fn overdue(overdue: Overdue) -> Self {
         Verdict::NotMade(overdue.to_string())
     }

@@ -53,6 +53,7 @@ impl Default for Floors {
 }
 
 /// What is measured for all shards.
+#[derive(Clone)]
 pub(super) struct HostFigures {
     pub directory: PathBuf,
     pub floors: Floors,

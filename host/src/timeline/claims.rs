@@ -12,7 +12,7 @@ use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
 use super::schedule::{self, Schedule};
-use super::values::Entry;
+use super::values::{Entry, Place};
 use crate::lanes::{Charge, Permit, Turn, Verdict, message_cost};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
@@ -40,6 +40,8 @@ struct Claim {
 pub(super) struct Claims {
     claims: HashMap<ClaimKey, Claim>,
     unresolved: usize,
+    /// The last of those with nobody that was asked about.
+    asked: Option<ClaimKey>,
     max: usize,
     /// As many as there is room for, `max` at the most.
     limit: usize,
@@ -80,6 +82,8 @@ enum Ended {
     Gone,
     /// It stands in its line again.
     BackAt(Timestamp),
+    /// As well, and was attempted.
+    RetriedAt(Timestamp),
     /// It only waits for its expiry.
     Late,
     /// Nobody knows what became of it, and an operator is asked.
@@ -89,7 +93,7 @@ enum Ended {
 impl From<AfterAttempt> for Ended {
     fn from(after: AfterAttempt) -> Self {
         match after {
-            AfterAttempt::RetryAt(at) => Ended::BackAt(at),
+            AfterAttempt::RetryAt(at) => Ended::RetriedAt(at),
             AfterAttempt::Uncertain => Ended::Unsettled,
             AfterAttempt::Published | AfterAttempt::HandedOff | AfterAttempt::Dead | AfterAttempt::Expired => {
                 Ended::Gone
@@ -111,7 +115,7 @@ pub(super) struct Settlements {
 
 impl Claims {
     pub(super) fn new(max: usize) -> Self {
-        Self { claims: HashMap::new(), unresolved: 0, max, limit: max }
+        Self { claims: HashMap::new(), unresolved: 0, asked: None, max, limit: max }
     }
 
     /// How many are with the publisher.
@@ -166,6 +170,23 @@ impl Claims {
             }
         }
         step.commit()
+    }
+
+    /// Takes over a message that stands in its line, or is set aside, and was admitted all the same: whoever admitted
+    /// it does not know.
+    pub(super) fn take_over(
+        &mut self,
+        step: &mut Step<'_>,
+        schedule: &mut Schedule,
+        entry: &Entry,
+    ) -> Result<(), Broken> {
+        step.take_over(entry)?;
+        schedule.inherit(entry.lane);
+        let (entry, epoch) = (Entry { place: Place::Line, ..*entry }, step.epoch());
+        let claim = Claim { entry, epoch, superseded: false, since: entry.eligible_at, permit: None };
+        self.claims.insert(entry.claim_key(), claim);
+        self.unresolved += 1;
+        Ok(())
     }
 
     /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one,
@@ -250,6 +271,10 @@ impl Claims {
                 schedule.deactivate(number);
                 break;
             };
+            if !schedule.compared.reaches(number, head.position()) {
+                schedule.hold_back(number, now.earliest);
+                break;
+            }
             let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
             if !is_late && schedule.held(number, now.earliest).is_some() {
                 schedule.hold_back(number, now.earliest);
@@ -329,6 +354,7 @@ impl Claims {
                     if let Some(until) = lane_until {
                         schedule.back_off(entry.lane, (*until).min(now + LANE_BACKOFF_MAX));
                     }
+                    schedule.tried(entry.lane, matches!(after, AfterAttempt::RetryAt(_) | AfterAttempt::Dead), now);
                     Ended::from(*after)
                 }
                 Settled::NotAdmitted | Settled::Fenced => {
@@ -345,10 +371,17 @@ impl Claims {
         sum
     }
 
-    /// Messages whose claims are with nobody, `rows_max` at the most.
-    pub(super) fn unresolved_ids(&self, rows_max: usize) -> Vec<ClaimKey> {
+    /// The next messages whose claims are with nobody, `rows_max` at the most: those that stay so are in the way of
+    /// none.
+    pub(super) fn unresolved_ids(&mut self, rows_max: usize) -> Vec<ClaimKey> {
         let unresolved = self.claims.iter().filter(|(_, claim)| claim.permit.is_none());
-        unresolved.map(|(key, _)| *key).take(rows_max).collect()
+        let mut keys: Vec<ClaimKey> = unresolved.map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        let asked = keys.partition_point(|key| Some(*key) <= self.asked);
+        keys.rotate_left(asked);
+        keys.truncate(rows_max);
+        self.asked = keys.last().copied();
+        keys
     }
 
     /// Ends claims that are with nobody, by what the store says about their messages.
@@ -367,7 +400,8 @@ impl Claims {
                 Some(row) if row.generation == key.generation => match row.state {
                     // Its outcome could not be recorded this time either.
                     MessageState::Publishing => continue,
-                    MessageState::Scheduled | MessageState::RetryWait => Ended::BackAt(row.eligible_at),
+                    MessageState::Scheduled => Ended::BackAt(row.eligible_at),
+                    MessageState::RetryWait => Ended::RetriedAt(row.eligible_at),
                     MessageState::Uncertain => Ended::Unsettled,
                     MessageState::Published
                     | MessageState::Cancelled
@@ -390,13 +424,14 @@ impl Claims {
 /// Takes a claim out of the index.
 fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
     match ended {
-        Ended::Gone | Ended::BackAt(_) | Ended::Late | Ended::Unsettled if superseded => {
+        Ended::Gone | Ended::BackAt(_) | Ended::RetriedAt(_) | Ended::Late | Ended::Unsettled if superseded => {
             step.forget_claim(epoch, entry.claim_key())
         }
         // In an ordered lane it holds those behind it.
         Ended::Unsettled if entry.order.is_some() => step.put_back(epoch, &entry.unsettled(), Timestamp::MAX),
         Ended::Gone | Ended::Unsettled => step.end(epoch, entry),
         Ended::BackAt(at) => step.put_back(epoch, entry, at),
+        Ended::RetriedAt(at) => step.put_back(epoch, &Entry { retried: true, ..*entry }, at),
         Ended::Late => step.put_aside(epoch, entry),
     }
 }

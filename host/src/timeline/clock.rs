@@ -33,6 +33,8 @@ const SAMPLE_TRIES_MAX: u32 = 3;
 const DRIFT_MILLIONTHS: u128 = 500;
 /// A sample that lies further than this outside of what was foretold is a jump.
 const STEP_MAX: Duration = Duration::from_millis(5);
+/// Looks are also judged by one of so long ago, at least: what is off by little at each of them is off by much by then.
+const REFERENCE_AGE: Duration = Duration::from_secs(60);
 /// How long the time must have run evenly before it is trusted, from the first sample and from every jump on.
 const STABILIZATION: Duration = Duration::from_millis(500);
 /// The wall clock is read in whole milliseconds.
@@ -85,6 +87,8 @@ pub(super) struct TrustedClock {
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     sample: Sample,
+    /// What looks are judged by beside the one before them, and what they will be judged by once that is old enough.
+    references: [Sample; 2],
     stable_from: Duration,
 }
 
@@ -158,7 +162,7 @@ impl TrustedClock {
 
     /// Whether the system's clock is to be looked at.
     fn is_due(&self, now: Duration) -> bool {
-        self.anchor.is_none_or(|Anchor { sample, stable_from }| {
+        self.anchor.is_none_or(|Anchor { sample, stable_from, .. }| {
             let is_unconfirmed = sample.at < stable_from && now >= stable_from;
             is_unconfirmed || now.saturating_sub(sample.at) >= SAMPLE_EVERY
         })
@@ -181,25 +185,26 @@ impl TrustedClock {
     }
 
     fn observe(&mut self, sample: Sample) {
-        let stable_from = match self.anchor {
-            None => sample.at + STABILIZATION,
+        let begins = Anchor { sample, references: [sample; 2], stable_from: sample.at + STABILIZATION };
+        let anchor = match self.anchor {
+            None => begins,
             Some(anchor) => {
                 let foretold = anchor.sample.after(sample.at);
-                let jumped = sample.interval.earliest > foretold.latest + STEP_MAX
-                    || sample.interval.latest < foretold.earliest - STEP_MAX;
-                if jumped {
+                if !sample.follows(&anchor.sample) || !sample.follows(&anchor.references[0]) {
                     let by = sample.interval.earliest.as_millis() - foretold.earliest.as_millis();
                     tracing::warn!(by_ms = by, "the clock has jumped: nothing is published until it runs evenly");
-                    sample.at + STABILIZATION
+                    begins
                 } else if sample.width() > self.width_max {
                     // It says less than the one before, and does not contradict it.
                     return;
+                } else if sample.at.saturating_sub(anchor.references[1].at) >= REFERENCE_AGE {
+                    Anchor { sample, references: [anchor.references[1], sample], ..anchor }
                 } else {
-                    anchor.stable_from
+                    Anchor { sample, ..anchor }
                 }
             }
         };
-        self.anchor = Some(Anchor { sample, stable_from });
+        self.anchor = Some(anchor);
     }
 
     fn interval(&self, now: Duration) -> Result<Interval, Gated> {
@@ -234,6 +239,12 @@ impl Sample {
 
     fn width(&self) -> Duration {
         self.interval.latest.since(self.interval.earliest)
+    }
+
+    /// Whether it lies where `earlier` foretold.
+    fn follows(&self, earlier: &Sample) -> bool {
+        let foretold = earlier.after(self.at);
+        self.interval.earliest <= foretold.latest + STEP_MAX && self.interval.latest >= foretold.earliest - STEP_MAX
     }
 
     /// What it says about the monotonic time `now`; rounded outwards.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator,
-    ErrorKind, Options, ReadOptions, WriteBatch, WriteBufferManager,
+    ErrorKind, Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 
 use super::figures::{LEVEL0_SLOWDOWN, LEVEL0_STOP, MEMTABLES_MAX, PENDING_SLOWDOWN, PENDING_STOP};
@@ -189,6 +189,13 @@ impl Database {
         #[cfg(test)]
         fuse::burn(self.db.path(), fuse::Side::After);
         Ok(())
+    }
+
+    /// Writes a batch, whole or not at all, and returns once it is on the disk, with all that was written before it.
+    pub(super) fn write_through(&self, batch: WriteBatch) -> Result<(), Broken> {
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        Ok(self.db.write_opt(batch, &options)?)
     }
 
     /// Puts a framed value into a batch.

@@ -18,19 +18,34 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The gates that are not open.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Gates(BTreeMap<(DestinationName, Option<Namespace>), Gate>);
+pub(super) struct Gates(BTreeMap<DestinationName, OfDestination>);
+
+/// The gates of one destination.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OfDestination {
+    of_all: Option<Gate>,
+    of_tenants: BTreeMap<Namespace, Gate>,
+}
 
 impl Gates {
     /// A lane's gate: the stricter one of its own and its destination's.
     pub(super) fn of(&self, lane: &LaneName) -> Gate {
-        let of = |namespace| self.0.get(&(lane.destination.clone(), namespace)).copied().unwrap_or(Gate::Open);
-        if self.0.is_empty() { Gate::Open } else { of(None).max(of(Some(lane.namespace.clone()))) }
+        let Some(gates) = self.0.get(&lane.destination) else { return Gate::Open };
+        gates.of_tenants.get(&lane.namespace).copied().max(gates.of_all).unwrap_or(Gate::Open)
     }
 }
 
 impl FromIterator<GateRow> for Gates {
     fn from_iter<T: IntoIterator<Item = GateRow>>(rows: T) -> Self {
-        Self(rows.into_iter().map(|row| ((row.destination, row.namespace), row.gate)).collect())
+        let mut gates = Self::default();
+        for GateRow { destination, namespace, gate, .. } in rows {
+            let of_destination = gates.0.entry(destination).or_default();
+            match namespace {
+                Some(namespace) => drop(of_destination.of_tenants.insert(namespace, gate)),
+                None => of_destination.of_all = Some(gate),
+            }
+        }
+        gates
     }
 }
 

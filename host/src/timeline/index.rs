@@ -32,6 +32,8 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use rocksdb::WriteBatch;
+
 use self::line::Line;
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
@@ -59,7 +61,8 @@ pub(super) enum Unusable {
     OtherVersion,
     /// It tells lanes apart in another way: what keeps its order was configured anew.
     OtherOrdering,
-    /// Its shard has had another owner since, whose outcomes are not in it.
+    /// It is of this owner or a later one, which its shard has not had yet; or its shard has had other owners since,
+    /// and one of them left a checkpoint in which there is more.
     OtherOwner,
     /// It has applied more than the store has: the database was replaced.
     AheadOfStore,
@@ -107,6 +110,12 @@ impl Lane {
     /// Whether all wait for a head of which nobody knows yet what became of it.
     pub(super) fn waits_for_its_head(&self) -> bool {
         self.eligible_from() == Some(Timestamp::MAX)
+    }
+
+    /// Whether its head failed, and waits for its next attempt; as far as its head is known without a walk.
+    pub(super) fn head_backs_off(&self, now: Timestamp) -> bool {
+        let waits = |head: &Entry| head.retried && now < head.eligible_at && head.eligible_at < Timestamp::MAX;
+        self.line.head().is_some_and(waits)
     }
 
     /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
@@ -159,6 +168,8 @@ pub(super) struct Index {
     /// Shared with whoever makes a copy of it meanwhile.
     database: Arc<Database>,
     state: ShardState,
+    /// Whether the owner before left it in good order, and nobody had the shard since.
+    is_whole: bool,
     lanes: Lanes,
     /// No message expires before this.
     expiry_start: Timestamp,
@@ -175,28 +186,30 @@ pub(super) struct Found<T> {
 }
 
 impl Index {
-    /// Opens the index in `path` if its owner can go on with it.
+    /// Opens the index in `path`, which an earlier owner of the shard had, if one can go on with it. What was recorded
+    /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
+    /// owner's until [`Index::own`] says otherwise.
     ///
     /// `feed_end` is the last sequence number that the store has handed out for the shard.
     pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         let (database, state) = Self::find(path, memory, owner, feed_end)?;
-        if state.epoch + 1 != owner.epoch {
-            return Err(Unusable::OtherOwner);
-        }
-        let mut index = Self::load(database, state).map_err(unusable)?;
-        index.own(owner.epoch).map_err(unusable)?;
-        Ok(index)
-    }
-
-    /// Opens in `path` what an earlier owner of the shard had, whose outcomes of later are not in it. It is that
-    /// owner's until [`Index::own`] says otherwise: if the process ends before that, nobody takes it for one that can
-    /// be gone on with.
-    pub(super) fn open_copy(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
-        let (database, state) = Self::find(path, memory, owner, feed_end)?;
         if state.epoch >= owner.epoch {
             return Err(Unusable::OtherOwner);
         }
-        Self::load(database, state).map_err(unusable)
+        let left_by = database.get(Family::Meta, &keys::whole(), read_epoch).map_err(unusable)?;
+        let mut index = Self::load(database, state).map_err(unusable)?;
+        index.is_whole = left_by == Some(state.epoch) && index.is_of_owner_before(owner.epoch);
+        Ok(index)
+    }
+
+    /// Whether the shard had no other owner since, as far as `epoch` is the present one's.
+    pub(super) fn is_of_owner_before(&self, epoch: u64) -> bool {
+        self.state.epoch + 1 == epoch
+    }
+
+    /// Whether what it says of messages is what the store says of them, up to what its feed tells.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// A database that belongs to the shard, and tells lanes apart as its owner does.
@@ -246,7 +259,8 @@ impl Index {
     }
 
     fn load(database: Arc<Database>, state: ShardState) -> Result<Self, Broken> {
-        let mut index = Self { database, state, lanes: Lanes::new(), expiry_start: Timestamp::from_millis(i64::MIN) };
+        let expiry_start = Timestamp::from_millis(i64::MIN);
+        let mut index = Self { database, state, is_whole: false, lanes: Lanes::new(), expiry_start };
         let mut scan = index.database.scan(Family::Meta, &keys::lane_start(), keys::lane_end());
         while let Some((number, StoredLane { name, pending, is_vacant })) =
             scan.peek(|key, value| Some((keys::read_lane(key)?, read_lane(value)?)))?
@@ -393,6 +407,18 @@ impl Index {
     pub(super) fn flush(&self) -> Result<(), Broken> {
         self.database.flush()
     }
+
+    /// Says that its owner leaves it in good order: all that it recorded is in it, and on the disk before this is. It
+    /// must not be changed any more.
+    pub(super) fn leave_whole(&self) -> Result<(), Broken> {
+        let mut batch = WriteBatch::default();
+        self.database.put(&mut batch, Family::Meta, &keys::whole(), &self.state.epoch.to_be_bytes());
+        self.database.write_through(batch)
+    }
+}
+
+fn read_epoch(value: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(value.try_into().ok()?))
 }
 
 fn unusable(error: Broken) -> Unusable {

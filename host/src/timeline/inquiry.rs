@@ -1,6 +1,7 @@
 //! What operators see of a shard that this runtime owns: its lanes, how far it is, and why a message waits.
 //!
-//! An inquiry is answered by the shard's session between two ticks: what it says holds together.
+//! An inquiry is answered by the shard's session in turns of their own, a part of the lanes in each. What it says of a
+//! lane holds together, and what it says of the shard.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -49,7 +50,7 @@ pub struct ShardView {
     pub pressing: Vec<(Resource, Level)>,
     /// Where its index was had from.
     pub restored: RestoredFrom,
-    /// Rows of the store that were read until the index had caught up.
+    /// Rows of the store that were read until the index had caught up, and since to compare its lines with.
     pub rows_read: u64,
     /// How long each of its work classes had to wait for a turn.
     pub waits: [WorkWait; CLASSES],

@@ -10,6 +10,7 @@
 //! |          | seq`                                           |                                             |
 //! | meta     | STATE                                          | shard, owner epoch, applied sequence number |
 //! | meta     | LANE `lane`                                    | the lane's name, how many wait              |
+//! | meta     | WHOLE                                          | the owner epoch that left it in good order  |
 
 use super::frame::{Fields, time_bytes};
 use crate::model::ids::MessageId;
@@ -24,6 +25,7 @@ const ENTRY: u8 = 4;
 const IN_FLIGHT: u8 = 5;
 const STATE: u8 = 6;
 const LANE: u8 = 7;
+const WHOLE: u8 = 8;
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +54,7 @@ impl Family {
 }
 
 /// A lane of the shard, numbered in the order in which they were met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct LaneNumber(pub u32);
 
 /// A message's place in its lane's line.
@@ -157,6 +159,11 @@ pub(super) fn read_in_flight(key: &[u8]) -> Option<(u64, ClaimKey)> {
 /// The one key that has no version: what is under it says which version the rest has.
 pub(super) fn state() -> Vec<u8> {
     vec![STATE]
+}
+
+/// Written last by an owner that ended in good order.
+pub(super) fn whole() -> Vec<u8> {
+    key(WHOLE, &[])
 }
 
 pub(super) fn lane(lane: LaneNumber) -> Vec<u8> {

@@ -3,6 +3,7 @@
 //! Invariant: what is held ends, by the monotonic clock and counted from before the store was asked, sooner than the
 //! lease does. An owner whose renewals do not get through stops by itself, before another can begin.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -118,5 +119,44 @@ impl LeaseKeeper {
 
     fn held(&self, lease: ShardLease, asked: Duration) -> Holding {
         Holding::Held { lease, until: asked + self.duration.mul_f64(RELY_ON) }
+    }
+}
+
+/// Until when attempts of an owner may rely on its lease, whoever asks. They keep nothing alive: once the owner's
+/// session has ended its lease is renewed no more, however long its last attempts take, and what is not sent is not
+/// sent.
+pub(super) fn relied_until(
+    holding: &Arc<watch::Receiver<Holding>>,
+    lease: ShardLease,
+) -> impl Fn() -> Duration + Send + Sync + use<> {
+    let holding = Arc::downgrade(holding);
+    move || {
+        let Some(holding) = holding.upgrade() else { return Duration::ZERO };
+        match *holding.borrow() {
+            Holding::Held { lease: held, until } if held.epoch == lease.epoch => until,
+            Holding::Held { .. } | Holding::Lost => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // TL-7
+    #[test]
+    fn an_attempt_relies_on_a_lease_while_its_session_lasts_and_does_not_make_it_last() {
+        let lease = ShardLease { shard: ShardId(0), epoch: 3, until: crate::model::time::Timestamp::MAX };
+        let until = Duration::from_secs(7);
+        let (renews, holding) = watch::channel(Holding::Held { lease, until });
+        let holding = Arc::new(holding);
+        let relied = relied_until(&holding, lease);
+        let of_another = relied_until(&holding, ShardLease { epoch: 2, ..lease });
+        assert_eq!((relied(), of_another()), (until, Duration::ZERO));
+        renews.send_replace(Holding::Held { lease, until: 2 * until });
+        assert_eq!(relied(), 2 * until);
+        drop(holding);
+        assert!(renews.is_closed(), "nobody has it renewed");
+        assert_eq!(relied(), Duration::ZERO);
     }
 }

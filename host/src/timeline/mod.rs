@@ -26,6 +26,7 @@ mod capacity;
 mod checkpoint;
 mod claims;
 mod clock;
+mod compared;
 mod database;
 mod figures;
 mod frame;
@@ -45,6 +46,7 @@ mod shard;
 mod signals;
 mod source;
 mod values;
+mod watchers;
 
 pub use actor::{AFTER_PANIC, AfterTrouble, ShardTrouble};
 pub use capacity::Floors;
@@ -67,10 +69,12 @@ use self::capacity::HostFigures;
 use self::checkpoint::Checkpoints;
 use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
+use self::gates::Gates;
 use self::inquiry::{Inquiries, Inquiry};
 use self::lease::LeaseKeeper;
 use self::placement::{Placement, Presence};
 use self::shard::Shard;
+use self::watchers::look_after;
 use crate::env::{self, Env};
 use crate::lanes::{Held, Supply, WorkPlan};
 use crate::model::destination::{Destinations, terms_of};
@@ -169,8 +173,7 @@ impl Timeline {
         let checkpoints = Checkpoints::open(options.checkpoints.clone(), store.clone(), env.clone());
         let checkpoints = Arc::new(checkpoints.await.map_err(TimelineError)?);
         let (wake, woken) = watch::channel(0);
-        let (gates_seen, gates) = watch::channel(None);
-        env::spawn("lane gates", gates::watch_gates(store.clone(), gates_seen, stop.clone()));
+        let gates = watch_gates(&store, &stop);
         let time = time_source(&store, &env, &stop);
         let supply = watch_host(&options, &publisher, &memory, &stop);
         let presence =
@@ -323,6 +326,14 @@ fn placement(presence: Presence, stop: &CancellationToken) -> Placement {
     }
 }
 
+/// The gates that are not open; none before they were read.
+fn watch_gates(store: &Store, stop: &CancellationToken) -> watch::Receiver<Option<Arc<Gates>>> {
+    let (gates, seen) = watch::channel(None);
+    let (store, until) = (store.clone(), stop.clone());
+    look_after("lane gates", gates, stop.clone(), move |gates| gates::watch_gates(store.clone(), gates, until.clone()));
+    seen
+}
+
 /// What presses on every shard: known before the first one begins.
 fn watch_host(
     options: &TimelineOptions,
@@ -333,7 +344,8 @@ fn watch_host(
     let (directory, floors) = (options.directory.clone(), options.floors);
     let figures = HostFigures { directory, floors, publisher: publisher.clone(), memory: Arc::clone(memory) };
     let (supply, measured) = watch::channel(figures.measure());
-    env::spawn("timeline capacity", figures.watch(supply, stop.clone()));
+    let until = stop.clone();
+    look_after("timeline capacity", supply, stop.clone(), move |supply| figures.clone().watch(supply, until.clone()));
     measured
 }
 
@@ -348,7 +360,10 @@ fn time_source(store: &Store, env: &Env, stop: &CancellationToken) -> TimeSource
         return TimeSource::System;
     }
     let (samples, seen) = watch::channel(None);
-    env::spawn("database clock", clock::watch_database(store.clone(), env.clone(), samples, stop.clone()));
+    let (store, env, until) = (store.clone(), env.clone(), stop.clone());
+    look_after("database clock", samples, stop.clone(), move |samples| {
+        clock::watch_database(store.clone(), env.clone(), samples, until.clone())
+    });
     TimeSource::Database(seen)
 }
 

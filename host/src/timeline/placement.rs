@@ -19,6 +19,7 @@ use crate::env::{self, Env};
 use crate::lanes;
 use crate::model::ids::RuntimeId;
 use crate::store::{Runtimes, ShardId, Store};
+use crate::timeline::watchers::look_after;
 
 /// A runtime says that it is there when this part of the time that its word counts for is over.
 const BEAT_AT: f64 = 1.0 / 4.0;
@@ -37,6 +38,7 @@ pub(super) struct Placement {
 type Shards = Option<BTreeSet<ShardId>>;
 
 /// Who says that it is there, and for how long that counts.
+#[derive(Clone)]
 pub(super) struct Presence {
     pub store: Store,
     pub env: Env,
@@ -57,7 +59,10 @@ impl Placement {
     pub(super) fn shared(presence: Presence, stop: CancellationToken) -> Self {
         let (places, placement) = watch::channel(None);
         let again = Arc::new(Notify::new());
-        env::spawn("shard placement", presence.keep(places, Arc::clone(&again), stop));
+        let (calls, until) = (Arc::clone(&again), stop.clone());
+        look_after("shard placement", places, stop, move |places| {
+            presence.clone().keep(places, Arc::clone(&calls), until.clone())
+        });
         Self { shards: placement, again: Some(again) }
     }
 

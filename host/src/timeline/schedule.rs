@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::following::{INCAPABLE_WEIGHT, circuit_policy};
+use super::compared::Compared;
 use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::LaneNumber;
@@ -76,6 +77,10 @@ pub(super) struct Schedule {
     is_waiting: Vec<bool>,
     /// Since when each lane has been active and not been served.
     unserved_since: Vec<Option<Timestamp>>,
+    /// Since when each has had failures and no success, as far as this owner knows.
+    failing_since: Vec<Option<Timestamp>>,
+    /// How far their lines are known.
+    pub compared: Compared,
     gates: Arc<Gates>,
     weights: Arc<BTreeMap<Namespace, u32>>,
     /// Namespaces, and the lanes of each: a tenant with many lanes gets no more than one with few.
@@ -108,6 +113,8 @@ impl Schedule {
             waiting: BTreeMap::new(),
             is_waiting: Vec::new(),
             unserved_since: Vec::new(),
+            failing_since: Vec::new(),
+            compared: Compared::default(),
             gates,
             weights,
             drr: TwoLevelDrr::new(MESSAGES, Beginning::FirstPass),
@@ -140,7 +147,8 @@ impl Schedule {
     pub(super) fn held(&self, number: LaneNumber, now: Timestamp) -> Option<Held> {
         let SharedOutlet { outlet, destination } = self.outlet(number);
         let of_destination = (self.claimed[*destination] >= self.claimed_max).then_some(Held::Capacity);
-        [self.lanes[number.0 as usize].held(outlet, now), of_destination].into_iter().flatten().min()
+        let awaited = self.compared.is_awaited(number).then_some(Held::Recovering);
+        [self.lanes[number.0 as usize].held(outlet, now), of_destination, awaited].into_iter().flatten().min()
     }
 
     /// Takes a permit for a message of a lane, or says what stands against it.
@@ -179,6 +187,22 @@ impl Schedule {
         !self.lanes[number.0 as usize].is_busy() && !self.is_waiting[number.0 as usize]
     }
 
+    /// An attempt of a lane has failed, or one has not.
+    pub(super) fn tried(&mut self, number: LaneNumber, failed: bool, now: Timestamp) {
+        let since = &mut self.failing_since[number.0 as usize];
+        *since = if failed { since.or(Some(now)) } else { None };
+    }
+
+    /// Since when a lane has had failures and no success.
+    pub(super) fn failing_since(&self, number: LaneNumber) -> Option<Timestamp> {
+        self.failing_since[number.0 as usize]
+    }
+
+    /// Stands for the tenant's destination that a lane is of.
+    pub(super) fn outlet_number(&self, number: LaneNumber) -> usize {
+        self.outlet_of[number.0 as usize]
+    }
+
     fn outlet(&self, number: LaneNumber) -> &SharedOutlet {
         &self.outlets[self.outlet_of[number.0 as usize]]
     }
@@ -204,6 +228,9 @@ impl Schedule {
     /// waits until there is room: what its destination is changes without anything about the lane.
     pub(super) fn hold_back(&mut self, number: LaneNumber, now: Timestamp) {
         self.deactivate(number);
+        if self.held(number, now) == Some(Held::Recovering) {
+            return self.compared.want(number);
+        }
         let lane = number.0 as usize;
         if !self.is_waiting[lane] && self.waits_for_others(number, now) {
             self.is_waiting[lane] = true;
@@ -293,6 +320,7 @@ impl Schedule {
         self.outlet_of.push(outlet);
         self.is_waiting.push(false);
         self.unserved_since.push(None);
+        self.failing_since.push(None);
         let of_namespace = self.weights.get(&name.namespace).copied().unwrap_or(NAMESPACE_WEIGHT);
         self.drr.set_group_weight(name.namespace.clone(), of_namespace);
         self.drr.set_weight(&name.namespace, number, weight);
@@ -312,13 +340,32 @@ impl Schedule {
         number
     }
 
-    /// Takes up gates that were set: every lane's gate is as they say.
-    pub(super) fn set_gates(&mut self, step: &mut Step<'_>, gates: Arc<Gates>, lanes: &[LaneNumber]) {
-        for number in lanes {
-            self.lanes[number.0 as usize].set_gate(gates.of(&step.lane(*number).name));
-            step.touch(*number);
-        }
+    /// Gates that were set: those of lanes that are met from now on.
+    pub(super) fn set_gates(&mut self, gates: Arc<Gates>) {
         self.gates = gates;
+    }
+
+    /// Has the gates of `lanes_max` lanes from number `from` on be as they were set. Says how many it looked at, and
+    /// where to go on, if there are more.
+    pub(super) fn take_gates(
+        &mut self,
+        step: &mut Step<'_>,
+        from: LaneNumber,
+        lanes_max: usize,
+    ) -> (usize, Option<LaneNumber>) {
+        let mut looked = 0;
+        for (number, lane) in (from.0..).map(LaneNumber).zip(self.lanes.iter_mut().skip(from.0 as usize)) {
+            if looked == lanes_max {
+                return (looked, Some(number));
+            }
+            looked += 1;
+            let gate = self.gates.of(&step.lane(number).name);
+            if lane.gate() != gate {
+                lane.set_gate(gate);
+                step.touch(number);
+            }
+        }
+        (looked, None)
     }
 
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.

@@ -11,9 +11,11 @@
 
 mod checkpointing;
 mod draining;
+mod expiry;
 mod following;
 mod pressing;
 mod reconcile;
+mod resolving;
 mod time;
 mod view;
 mod work;
@@ -31,21 +33,21 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::pressing::Pressing;
+use self::view::Telling;
 use super::actor::Remains;
 use super::claims::Claims;
-use super::clock::{Gated, Interval, TimeSource, TrustedClock};
+use super::clock::{Gated, TimeSource, TrustedClock};
 use super::database::Broken;
 use super::gates::Gates;
 use super::index::Index;
 use super::inquiry::Inquiry;
 use super::keys::LaneNumber;
 use super::lease::Holding;
-use super::recovery;
 use super::schedule::Schedule;
 use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
-use crate::lanes::{Held, Supply, WorkClass, WorkPlan, WorkRound};
+use crate::lanes::{Held, Supply, WorkPlan, WorkRound};
 use crate::model::destination::DESTINATION_PART;
 use crate::model::message::MessageEntry;
 use crate::model::names::Namespace;
@@ -53,6 +55,8 @@ use crate::model::time::Timestamp;
 use crate::publish::{Publisher, Settlement};
 use crate::store::{ShardId, ShardLease, Store, StoreError};
 
+/// Lanes of which the gates are taken up together.
+const GATES_MAX: usize = 1_024;
 /// Settlements that are taken in together.
 const SETTLEMENTS_MAX: usize = 256;
 /// Pause in claiming after the store could not admit; doubled while it cannot, up to the longest.
@@ -76,7 +80,7 @@ pub(super) enum End {
     Broken(Broken),
     /// The store could not do what must be done before anything else.
     Store(StoreError),
-    /// What renews its lease or reads its feed has ended, which it does not by itself.
+    /// What renews its lease, reads its feed, or tells it what to go by has ended, which it does not by itself.
     Abandoned,
 }
 
@@ -155,11 +159,13 @@ impl RestoredFrom {
 pub(super) struct Session {
     parts: Parts,
     holding: watch::Receiver<Holding>,
+    /// What attempts go by, until it ends.
+    relied_on: Arc<watch::Receiver<Holding>>,
     /// What it claims under; none before the index is its own.
     lease: Option<ShardLease>,
     index: Index,
     restored: RestoredFrom,
-    /// Rows of the store that were read until it had caught up.
+    /// Rows of the store that were read until it had caught up, and to compare its lines with.
     rows_read: u64,
     checkpointing: Checkpointing,
     schedule: Schedule,
@@ -183,6 +189,8 @@ pub(super) struct Session {
     wake: watch::Receiver<u64>,
     caught_up: bool,
     gates_known: bool,
+    /// The lane from which on gates that were set are taken up next, while they are.
+    gates_from: Option<LaneNumber>,
     /// Whether it has claimed anything yet.
     begun: bool,
     /// How far its feed is ahead, as far as that is known.
@@ -193,8 +201,10 @@ pub(super) struct Session {
     refused_until: Duration,
     refused_pause: Duration,
     resolve_from: Duration,
+    compare_from: Duration,
     expire_from: Duration,
     report_from: Duration,
+    telling: Telling,
 }
 
 /// When to look for what time makes ready.
@@ -229,6 +239,7 @@ impl Session {
         let (settle, settled) = mpsc::channel(parts.claimed_max);
         parts.remains.settling(&settle);
         let mut session = Self {
+            relied_on: Arc::new(holding.clone()),
             holding,
             lease: None,
             schedule: Schedule::new(Arc::clone(&parts.weights), parts.claimed_max / DESTINATION_PART),
@@ -250,14 +261,17 @@ impl Session {
             wake,
             caught_up: false,
             gates_known: false,
+            gates_from: None,
             begun: false,
             behind: 0,
             held: Some(Held::Recovering),
             refused_until: Duration::ZERO,
             refused_pause: REFUSED_PAUSE,
             resolve_from: Duration::ZERO,
+            compare_from: Duration::ZERO,
             expire_from: Duration::ZERO,
             report_from: Duration::ZERO,
+            telling: Telling::default(),
             index: restored.index,
             restored: restored.from,
             rows_read: 0,
@@ -277,31 +291,6 @@ impl Session {
         self.index.own(lease.epoch)
     }
 
-    /// Settles what a dead owner left in flight.
-    pub(super) async fn recover(&mut self, lease: ShardLease) -> Result<(), End> {
-        let mut after = None;
-        loop {
-            let page = self.parts.store.publishing_entries(lease.shard, after, recovery::ROWS_MAX).await;
-            let rows = page.map_err(End::Store)?;
-            let Some(last) = rows.last() else { break };
-            after = Some(last.id);
-            tracing::info!(shard = lease.shard.0, messages = rows.len(), "attempts were left without an outcome");
-            let now = self.trusted_time().await?;
-            let (store, destinations) = (&self.parts.store, &self.parts.destinations.now);
-            let rows = recovery::conclude(store, lease, destinations, rows, now).await;
-            self.apply(&rows.map_err(End::Store)?, None)?;
-        }
-        while self.claims.unresolved() > 0 {
-            let before = self.claims.unresolved();
-            let now = self.trusted_time().await?;
-            self.resolve(lease, now).await?;
-            if self.claims.unresolved() == before {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Works until it has to end, then waits for what it has in flight.
     pub(super) async fn run(mut self, stop: &CancellationToken) -> End {
         let end = loop {
@@ -310,6 +299,8 @@ impl Session {
             }
             match self.tick().await {
                 Ok(next) => self.wait(next, stop).await,
+                // What it goes by ends with the stop as well.
+                Err(End::Abandoned) if stop.is_cancelled() => break End::Stopped,
                 Err(end) => break end,
             }
         };
@@ -319,7 +310,8 @@ impl Session {
 
     async fn tick(&mut self) -> Result<Next, End> {
         let Holding::Held { lease, until } = *self.holding.borrow() else { return Err(End::Fenced) };
-        if self.holding.has_changed().is_err() || self.pages.is_closed() {
+        let is_watched = self.parts.gates.has_changed().is_ok() && self.parts.supply.has_changed().is_ok();
+        if self.holding.has_changed().is_err() || self.pages.is_closed() || !is_watched {
             return Err(End::Abandoned);
         }
         let monotonic = self.parts.env.clock.monotonic();
@@ -345,7 +337,6 @@ impl Session {
             Ok(_) if !self.has_room() || monotonic < self.refused_until => Some(Held::Capacity),
             Ok(_) => None,
         };
-        self.report();
         Ok(next)
     }
 
@@ -376,17 +367,23 @@ impl Session {
         if sum.fenced { Err(End::Fenced) } else { Ok(settlements.len()) }
     }
 
-    fn take_gates(&mut self) -> Result<(), End> {
-        if !self.parts.gates.has_changed().unwrap_or(false) {
-            return Ok(());
+    /// Takes up gates that were set, for a part of the lanes. Says how many that are.
+    fn take_gates(&mut self) -> Result<usize, End> {
+        if self.parts.gates.has_changed().unwrap_or(false)
+            && let Some(gates) = self.parts.gates.borrow_and_update().clone()
+        {
+            self.schedule.set_gates(gates);
+            self.gates_from = Some(LaneNumber(0));
         }
-        let Some(gates) = self.parts.gates.borrow_and_update().clone() else { return Ok(()) };
-        self.gates_known = true;
-        let (now, lanes) = (self.now(), self.index.lane_numbers());
+        let Some(from) = self.gates_from else { return Ok(0) };
+        let now = self.now();
         let mut step = self.index.begin();
-        self.schedule.set_gates(&mut step, gates, &lanes);
+        let (looked, next) = self.schedule.take_gates(&mut step, from, GATES_MAX);
         self.schedule.refresh(&mut step, now);
-        Ok(step.commit()?)
+        step.commit()?;
+        self.gates_from = next;
+        self.gates_known |= next.is_none();
+        Ok(looked)
     }
 
     fn take_page(&mut self) -> Result<usize, End> {
@@ -411,30 +408,6 @@ impl Session {
         if let Some(through) = through {
             step.applied(through);
         }
-        self.schedule.refresh(&mut step, now);
-        Ok(step.commit()?)
-    }
-
-    /// Ends claims that are with nobody.
-    async fn resolve(&mut self, lease: ShardLease, now: Interval) -> Result<(), End> {
-        let keys = self.claims.unresolved_ids(recovery::ROWS_MAX as usize);
-        let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
-        let (store, destinations) = (&self.parts.store, &self.parts.destinations.now);
-        let concluded = async {
-            let rows = store.message_entries(&ids).await?;
-            recovery::conclude(store, lease, destinations, rows, now).await
-        };
-        let rows = work::in_time(self.parts.work.share(WorkClass::OutcomeAndControl).turn_time, concluded).await;
-        let rows = match rows {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!(%error, "attempts without an outcome cannot be settled now");
-                return Ok(());
-            }
-        };
-        let now = self.now();
-        let mut step = self.index.begin();
-        self.claims.resolve(&mut step, &mut self.schedule, &keys, &rows);
         self.schedule.refresh(&mut step, now);
         Ok(step.commit()?)
     }

@@ -137,7 +137,7 @@ impl Shard {
             ),
             End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
             End::Abandoned => {
-                tracing::error!(shard = self.id.0, "a shard's lease or feed is not looked after any more");
+                tracing::error!(shard = self.id.0, "what a shard goes by is not looked after any more");
             }
             End::Store(error) => tracing::warn!(shard = self.id.0, %error, "a shard cannot be restored now"),
             End::Broken(error) => {
@@ -182,33 +182,43 @@ impl Shard {
         self.remains.owning(lease);
         let tasks = &self.remains.tasks;
         let (holding, held) = watch::channel(held);
-        // Renews until this function's receiver is gone, so through the restoring and the draining as well.
+        // Renews until the session's receivers are gone, so through the restoring and the draining as well.
         let keeper = env::spawn("shard lease", tasks.track_future(self.keeper.clone().keep(holding)));
-        let end = match self.restore(lease, held, signals).await {
-            Ok((session, source, pages)) => {
-                let reading = env::spawn("shard feed", tasks.track_future(source.run(pages, self.wake.clone())));
-                let stop = self.stop.child_token();
-                let moved = self.keeper.placement.clone().moved(self.id);
-                let giving_up = stop.clone().drop_guard();
-                let run = session.run(&stop);
-                tokio::pin!(run);
-                let end = tokio::select! {
-                    end = &mut run => end,
-                    () = moved => {
-                        drop(giving_up);
-                        run.await
-                    }
-                };
-                self.inquiries.send_replace(None);
-                let _ = reading.await;
-                end
+        let stop = self.stop.child_token();
+        let moved = self.keeper.placement.clone().moved(self.id);
+        let life = self.live(lease, held, signals, &stop);
+        tokio::pin!(life);
+        let end = tokio::select! {
+            end = &mut life => end,
+            () = moved => {
+                stop.cancel();
+                life.await
             }
-            Err(end) => end,
         };
         if let End::Broken(broken) = &end {
             self.discard(lease, broken, signals).await;
         }
         let _ = keeper.await;
+        end
+    }
+
+    /// From the opening of the index until `stop`, or until the session ends by itself.
+    async fn live(
+        &self,
+        lease: ShardLease,
+        held: watch::Receiver<Holding>,
+        signals: &Arc<Signals>,
+        stop: &CancellationToken,
+    ) -> End {
+        let (session, source, pages) = match self.restore(lease, held, signals, stop).await {
+            Ok(restored) => restored,
+            Err(end) => return end,
+        };
+        let tasks = &self.remains.tasks;
+        let reading = env::spawn("shard feed", tasks.track_future(source.run(pages, self.wake.clone())));
+        let end = session.run(stop).await;
+        self.inquiries.send_replace(None);
+        let _ = reading.await;
         end
     }
 }

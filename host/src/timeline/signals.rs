@@ -1,5 +1,9 @@
 //! What is counted about the timeline. Labels are shards, closed sets of words, and the first lanes by name.
 
+mod sums;
+
+pub(super) use sums::LaneSums;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,13 +12,12 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
+use self::sums::Waiting;
 use super::claims::Picked;
 use super::figures::IndexFigures;
-use super::index::{Lane, Unusable};
-use super::keys::LaneNumber;
-use super::schedule::Schedule;
+use super::index::Unusable;
 use super::session::RestoredFrom;
-use crate::lanes::{Circuit, Held, RESOURCES, Resource, Supply, WorkClass};
+use crate::lanes::{RESOURCES, Resource, Supply, WorkClass};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
@@ -28,6 +31,7 @@ const HELD: &str = "forebay_timeline_due_not_admitted";
 const DISCOVERY: &str = "forebay_timeline_discovery_seconds";
 const SERVICE_GAP: &str = "forebay_timeline_service_gap_seconds";
 const CIRCUITS: &str = "forebay_timeline_circuits";
+const OLDEST_RETRY: &str = "forebay_timeline_oldest_retry_seconds";
 const OLDEST_UNRESOLVED: &str = "forebay_timeline_oldest_unresolved_seconds";
 const CLOCK_GATED: &str = "forebay_timeline_clock_gated";
 const AT_CAPACITY: &str = "forebay_timeline_at_capacity";
@@ -58,7 +62,10 @@ pub fn describe() {
     super::checkpoint::describe();
     describe_gauge!(APPLIED_LAG, "Changes of messages that a shard has not read yet");
     describe_histogram!(LATENESS, Unit::Seconds, "From when a message could be sent to when it was claimed");
-    describe_gauge!(HELD, "Lanes whose head is due and not admitted, by the first reason that holds");
+    describe_gauge!(
+        HELD,
+        "Lanes whose head is due, or waits for its next attempt, and is not admitted, by the first reason"
+    );
     describe_histogram!(DISCOVERY, Unit::Seconds, "From when a lane was ready to when that was found");
     describe_histogram!(SERVICE_GAP, Unit::Seconds, "How long a lane that is ready waits to be served");
     describe_gauge!(CIRCUITS, "Lanes by the state of their circuit");
@@ -66,6 +73,11 @@ pub fn describe() {
         OLDEST_UNRESOLVED,
         Unit::Seconds,
         "Age of the oldest admission whose outcome could not be recorded yet"
+    );
+    describe_gauge!(
+        OLDEST_RETRY,
+        Unit::Seconds,
+        "For how long the lane has had nothing but failures that has had them for the longest"
     );
     describe_gauge!(CLOCK_GATED, "1 while a shard's clock is not trusted and nothing is published");
     describe_gauge!(AT_CAPACITY, "1 while a shard has claimed as much as it may, or the store admits nothing");
@@ -104,6 +116,7 @@ pub(super) struct Signals {
     lateness: Histogram,
     discovery: Histogram,
     service_gap: Histogram,
+    oldest_retry: Gauge,
     oldest_unresolved: Gauge,
     clock_gated: Gauge,
     checkpoint_age: Gauge,
@@ -130,6 +143,7 @@ impl Signals {
             lateness: histogram!(LATENESS),
             discovery: histogram!(DISCOVERY),
             service_gap: histogram!(SERVICE_GAP),
+            oldest_retry: gauge!(OLDEST_RETRY, "shard" => name()),
             oldest_unresolved: gauge!(OLDEST_UNRESOLVED, "shard" => name()),
             clock_gated: gauge!(CLOCK_GATED, "shard" => name()),
             checkpoint_age: gauge!(CHECKPOINT_AGE, "shard" => name()),
@@ -247,34 +261,10 @@ impl Signals {
     }
 
     /// The lanes as they stand.
-    ///
-    /// `held` is what stands against all of them.
-    pub(super) fn lanes(&self, lanes: &[Lane], schedule: &Schedule, held: Option<Held>, now: Timestamp) {
-        let mut named: BTreeMap<(&str, &str), (u64, u32)> = BTreeMap::new();
-        let mut reasons: BTreeMap<Held, u32> = Held::ALL.into_iter().map(|reason| (reason, 0)).collect();
-        let mut circuits: BTreeMap<&str, u32> = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
-        for ((number, lane), destination) in (0..).map(LaneNumber).zip(lanes).zip(schedule.lanes()) {
-            if lane.is_vacant {
-                continue;
-            }
-            *circuits.entry(schedule.circuit(number).as_str()).or_default() += 1;
-            // Whoever stands behind such a head may be due for long.
-            let behind = (lane.waits_for_its_head() && lane.pending() > 1).then_some(Held::OrderingHead);
-            if behind.is_some() || lane.eligible_from().is_some_and(|from| from <= now) {
-                let reason =
-                    [schedule.held(number, now), behind, held, Some(Held::Fairness)].into_iter().flatten().min();
-                *reasons.entry(reason.unwrap_or(Held::Fairness)).or_default() += 1;
-            }
-            let mut name = (lane.name.namespace.as_str(), lane.name.destination.as_str());
-            if named.len() >= LANES_NAMED_MAX && !named.contains_key(&name) {
-                name = ("other", "other");
-            }
-            let (pending, in_flight_of_all) = named.entry(name).or_default();
-            *pending += lane.pending();
-            *in_flight_of_all += destination.in_flight_messages();
-        }
-        self.show_lanes(&named);
-        self.show_counts(reasons, circuits);
+    pub(super) fn lanes(&self, sums: LaneSums) {
+        self.oldest_retry.set(sums.failing_for().as_secs_f64());
+        self.show_lanes(&sums.waiting());
+        self.show_counts(&sums);
     }
 
     /// The shard is not this runtime's any more: what was shown of it is another one's to show.
@@ -284,35 +274,33 @@ impl Signals {
         self.capacity(false, 0, Duration::ZERO);
         self.newest_checkpoint(None);
         self.pressing(&Supply::default(), &IndexFigures::default());
-        self.show_lanes(&BTreeMap::new());
-        let none = Circuit::WORDS.into_iter().map(|word| (word, 0)).collect();
-        self.show_counts(Held::ALL.into_iter().map(|reason| (reason, 0)).collect(), none);
+        self.lanes(LaneSums::default());
     }
 
     /// Shows these lanes, and nothing any more of those that were shown before and are not among them.
-    fn show_lanes(&self, lanes: &BTreeMap<(&str, &str), (u64, u32)>) {
+    fn show_lanes(&self, lanes: &BTreeMap<(&str, &str), Waiting>) {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|(namespace, destination)| {
             let stays = lanes.contains_key(&(namespace.as_str(), destination.as_str()));
             if !stays {
-                self.lane(namespace, destination, 0, 0);
+                self.lane(namespace, destination, Waiting::default());
             }
             stays
         });
-        for ((namespace, destination), (pending, in_flight)) in lanes {
-            self.lane(namespace, destination, *pending, *in_flight);
+        for ((namespace, destination), waiting) in lanes {
+            self.lane(namespace, destination, *waiting);
             named.insert(((*namespace).to_owned(), (*destination).to_owned()));
         }
     }
 
-    fn show_counts(&self, reasons: BTreeMap<Held, u32>, circuits: BTreeMap<&str, u32>) {
-        for (reason, count) in reasons {
+    fn show_counts(&self, sums: &LaneSums) {
+        for (reason, count) in &sums.reasons {
             let labels = [("shard", self.shard.clone()), ("reason", reason.as_str().to_owned())];
-            gauge!(HELD, &labels).set(f64::from(count));
+            gauge!(HELD, &labels).set(f64::from(*count));
         }
-        for (circuit, count) in circuits {
-            let labels = [("shard", self.shard.clone()), ("state", circuit.to_owned())];
-            gauge!(CIRCUITS, &labels).set(f64::from(count));
+        for (circuit, count) in &sums.circuits {
+            let labels = [("shard", self.shard.clone()), ("state", (*circuit).to_owned())];
+            gauge!(CIRCUITS, &labels).set(f64::from(*count));
         }
     }
 
@@ -323,7 +311,7 @@ impl Signals {
         self.unresolved.set(unresolved as f64);
     }
 
-    fn lane(&self, namespace: &str, destination: &str, pending: u64, in_flight: u32) {
+    fn lane(&self, namespace: &str, destination: &str, Waiting { pending, in_flight }: Waiting) {
         let labels = [
             ("shard", self.shard.clone()),
             ("namespace", namespace.to_owned()),

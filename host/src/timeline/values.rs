@@ -11,6 +11,10 @@ use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
+/// What a DUE value says in a bit each.
+const EXPIRES: u8 = 1;
+const RETRIED: u8 = 2;
+
 /// A message as the index knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -25,6 +29,8 @@ pub(super) struct Entry {
     /// Its place in the order of its lane, if that keeps one.
     pub order: Option<u64>,
     pub place: Place,
+    /// Whether it was attempted, and waits for its next attempt.
+    pub retried: bool,
 }
 
 /// Whether a message stands in its lane's line when it is not claimed.
@@ -63,6 +69,7 @@ impl Entry {
             expire_at: message.expire_at,
             order: name.ordering.is_ordered().then_some(message.place),
             place: Place::Line,
+            retried: message.state == MessageState::RetryWait,
         }
     }
 
@@ -86,7 +93,7 @@ impl Entry {
 
     /// As it stands in an ordered lane while nobody knows what became of it: never eligible, and never expiring.
     pub(super) fn unsettled(&self) -> Self {
-        Self { eligible_at: Timestamp::MAX, expire_at: None, ..*self }
+        Self { eligible_at: Timestamp::MAX, expire_at: None, retried: false, ..*self }
     }
 
     pub(super) fn claim_key(&self) -> ClaimKey {
@@ -123,7 +130,7 @@ impl Entry {
         let mut value = Vec::with_capacity(47);
         value.extend_from_slice(&self.generation.to_be_bytes());
         value.extend_from_slice(&self.bytes.to_be_bytes());
-        value.push(u8::from(self.expire_at.is_some()));
+        value.push(u8::from(self.expire_at.is_some()) * EXPIRES + u8::from(self.retried) * RETRIED);
         value.extend_from_slice(&time_bytes(self.expire_at.unwrap_or(Timestamp::MAX)));
         value.extend_from_slice(&self.seq.to_be_bytes());
         value.extend_from_slice(&time_bytes(self.eligible_at));
@@ -135,12 +142,12 @@ impl Entry {
     /// Reads [`Entry::write_due`].
     pub(super) fn read_due(lane: LaneNumber, id: MessageId, value: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(value);
-        let (generation, bytes, expires, expire_at) = (fields.u32()?, fields.u32()?, fields.u8()?, fields.time()?);
+        let (generation, bytes, marks, expire_at) = (fields.u32()?, fields.u32()?, fields.u8()?, fields.time()?);
         let (seq, eligible_at, ordered, order) = (fields.u64()?, fields.time()?, fields.u8()?, fields.u64()?);
         fields.end()?;
-        let expire_at = (expires == 1).then_some(expire_at);
+        let (expire_at, retried) = ((marks & EXPIRES != 0).then_some(expire_at), marks & RETRIED != 0);
         let order = (ordered == 1).then_some(order);
-        Some(Self { id, lane, seq, generation, bytes, eligible_at, expire_at, order, place: Place::Line })
+        Some(Self { id, lane, seq, generation, bytes, eligible_at, expire_at, order, place: Place::Line, retried })
     }
 }
 

@@ -306,5 +306,5 @@ async fn a_connection_that_takes_longer_than_the_lease_is_given_up() {
         () = lost => unreachable!(),
     };
     assert_eq!(verdict.outcome(), Outcome::Retriable { retry_after: None });
-    assert_eq!(verdict.error().unwrap(), Overdue.to_string());
+    assert_eq!(verdict.error().unwrap(), Overdue::Lease.to_string());
 }

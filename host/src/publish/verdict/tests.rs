@@ -109,14 +109,17 @@ fn what_was_not_sent_is_tried_again_and_what_may_have_been_is_unknown() {
 // LAN-3
 #[test]
 fn what_is_the_hosts_own_fault_spends_no_attempt() {
-    for verdict in
-        [Verdict::unfit("no secret"), Verdict::too_late(), Verdict::overdue(Overdue), Verdict::not_made("no body")]
-    {
+    for verdict in [
+        Verdict::unfit("no secret"),
+        Verdict::overdue(Overdue::Expiry),
+        Verdict::overdue(Overdue::Lease),
+        Verdict::not_made("no body"),
+    ] {
         assert_eq!(verdict.outcome(), Outcome::Retriable { retry_after: None }, "{verdict:?}");
         assert!(!verdict.spends(), "{verdict:?}");
     }
     assert_eq!(Verdict::unfit("no secret").of_destination(), lanes::Verdict::Failed, "it holds the others back");
-    assert_eq!(Verdict::overdue(Overdue).of_destination(), lanes::Verdict::NotCalled);
+    assert_eq!(Verdict::overdue(Overdue::Lease).of_destination(), lanes::Verdict::NotCalled);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Checkpoints {
         let arriving = path.with_extension("arriving");
         let fetched = self.fetch_into(row, ordering, &arriving).await;
         let put = match fetched {
-            Ok(()) => Database::destroy(path).and_then(|()| std::fs::rename(&arriving, path)).map_err(Refused::from),
+            Ok(()) => put_in_place(&arriving, path).map_err(Refused::from),
             Err(refused) => Err(refused),
         };
         if put.is_err()
@@ -137,8 +137,20 @@ impl Checkpoints {
             digest.update(&chunk);
             written.write_all(&chunk).await?;
         }
-        written.flush().await?;
+        // RocksDB believes that its tables are on the disk, and so are they before it sees them.
+        written.sync_all().await?;
         let sum: [u8; 32] = digest.finalize().into();
         if left == 0 && sum == file.digest { Ok(()) } else { Err(Refused::Torn) }
+    }
+}
+
+/// Puts what has arrived where it is opened: all of it, also if the machine loses its power meanwhile.
+fn put_in_place(arriving: &Path, path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(arriving)?.sync_all()?;
+    Database::destroy(path)?;
+    std::fs::rename(arriving, path)?;
+    match path.parent() {
+        Some(folder) => std::fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
     }
 }

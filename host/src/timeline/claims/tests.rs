@@ -11,7 +11,7 @@ use crate::model::destination_lane::{Gate, Ordering};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
-use crate::store::ShardId;
+use crate::store::{GateRow, ShardId};
 use crate::timeline::database::Memory;
 use crate::timeline::index::Owner;
 use crate::timeline::signals::Signals;
@@ -488,4 +488,75 @@ fn what_expires_too_soon_to_be_published_is_set_aside_and_holds_up_nobody() {
     bench.apply(&[moved]);
     assert_eq!(bench.claim(), [(late.id, 2)]);
     assert_eq!(bench.index.expiring(NOW, 10).unwrap().items, []);
+}
+
+// TL-6
+#[test]
+fn claims_that_stay_with_nobody_are_in_the_way_of_no_other() {
+    let mut bench = Bench::new();
+    bench.apply(&(1..=3).map(|number| row(number, number.into(), 1, MessageState::Scheduled)).collect::<Vec<_>>());
+    assert_eq!(bench.claim().len(), 3);
+    for number in 1..=3 {
+        bench.settle(number, 1, Settled::Unrecorded);
+    }
+    let mut asked: Vec<u8> =
+        (0..3).flat_map(|_| bench.claims.unresolved_ids(2)).map(|key| key.id.as_bytes()[0]).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 1, 2, 2, 3, 3], "each as often as the others");
+}
+
+// TL-6
+#[test]
+fn a_message_that_was_admitted_where_it_stood_is_asked_about_as_if_it_had_been_claimed() {
+    let mut bench = Bench::new();
+    let expiring = MessageEntry { expire_at: Some(NOW + LATE), ..row(1, 1, 1, MessageState::Scheduled) };
+    bench.apply(&[expiring.clone()]);
+    let entry = bench.index.entry(expiring.id).unwrap().unwrap();
+    let mut step = bench.index.begin();
+    bench.claims.take_over(&mut step, &mut bench.schedule, &entry).unwrap();
+    bench.schedule.refresh(&mut step, NOW);
+    step.commit().unwrap();
+    assert_eq!((bench.pending(), bench.claims.unresolved(), bench.claim()), (0, 1, vec![]));
+    assert_eq!(bench.index.expiring(NOW + LATE, 10).unwrap().items, []);
+    let keys = bench.claims.unresolved_ids(10);
+    let mut step = bench.index.begin();
+    let ended = MessageEntry { state: MessageState::Expired, ..expiring };
+    bench.claims.resolve(&mut step, &mut bench.schedule, &keys, &[ended]);
+    bench.schedule.refresh(&mut step, NOW);
+    step.commit().unwrap();
+    bench.assert_empty();
+}
+
+/// How much later than now something expires.
+const LATE: Duration = Duration::from_secs(1);
+
+// LAN-3, WRK-1
+#[test]
+fn gates_that_were_set_are_taken_up_lane_by_lane_and_from_the_beginning_by_lanes_that_are_new() {
+    let mut bench = Bench::with(["a", "b", "c"].map(destination), 64);
+    let to = |name: &str, number: u8| MessageEntry {
+        destination: name.parse().unwrap(),
+        ..row(number, number.into(), 1, MessageState::Scheduled)
+    };
+    bench.apply(&[to("a", 1), to("b", 2)]);
+    let shut = |name: &str| GateRow {
+        destination: name.parse().unwrap(),
+        namespace: None,
+        gate: Gate::Paused,
+        reason: None,
+        changed_at: NOW,
+    };
+    bench.schedule.set_gates(Arc::new(["a", "b", "c"].map(shut).into_iter().collect()));
+    bench.apply(&[to("c", 3)]);
+    let gates = |bench: &Bench| bench.schedule.lanes().iter().map(|lane| lane.gate()).collect::<Vec<_>>();
+    assert_eq!(gates(&bench), [Gate::Open, Gate::Open, Gate::Paused]);
+    let mut step = bench.index.begin();
+    assert_eq!(bench.schedule.take_gates(&mut step, LaneNumber(0), 2), (2, Some(LaneNumber(2))));
+    assert_eq!(step.touched(), [LaneNumber(0), LaneNumber(1)]);
+    bench.schedule.refresh(&mut step, NOW);
+    step.commit().unwrap();
+    assert_eq!((gates(&bench), bench.claim()), (vec![Gate::Paused; 3], vec![]));
+    let mut step = bench.index.begin();
+    assert_eq!(bench.schedule.take_gates(&mut step, LaneNumber(2), 2), (1, None));
+    assert_eq!(step.touched(), [], "nothing about it has changed");
 }

@@ -46,6 +46,43 @@ fn a_jump_gates_the_clock_until_it_has_run_evenly() {
 
 // TL-3
 #[test]
+fn a_clock_that_runs_too_fast_or_too_slowly_is_not_followed_however_small_its_steps() {
+    for by in [-4, 4] {
+        let (clock, mut trusted) = stable();
+        let (mut truth, mut gated) = (clock.now(), false);
+        // Two in a hundred: each step is one that a look alone would pass.
+        for _ in 0..600 {
+            truth = truth + SAMPLE_EVERY;
+            clock.jump_to(Timestamp::from_millis(clock.now().as_millis() + by));
+            clock.advance(SAMPLE_EVERY);
+            match trusted.read(&clock) {
+                Ok(Interval { earliest, .. }) if !gated => {
+                    let off = earliest.as_millis().abs_diff(truth.as_millis());
+                    assert!(off <= 50, "{off} ms off, and followed");
+                }
+                Ok(_) => {}
+                Err(_) => gated = true,
+            }
+        }
+        assert!(gated);
+    }
+}
+
+// TL-3
+#[test]
+fn a_clock_that_is_slewed_as_slowly_as_clocks_are_is_followed() {
+    let (clock, mut trusted) = stable();
+    for round in 0..6_000 {
+        // 400 millionths.
+        clock.jump_to(Timestamp::from_millis(clock.now().as_millis() + i64::from(round % 25 == 0) * 2));
+        clock.advance(SAMPLE_EVERY);
+        let interval = trusted.read(&clock).unwrap_or_else(|gated| panic!("{gated:?} at {round}"));
+        assert!(interval.earliest <= clock.now() && clock.now() < interval.latest);
+    }
+}
+
+// TL-3
+#[test]
 fn between_two_samples_a_jump_is_not_followed() {
     let (clock, mut trusted) = stable();
     let before = clock.now();

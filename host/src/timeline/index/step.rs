@@ -27,7 +27,7 @@ pub(in crate::timeline) struct Step<'a> {
 
 impl<'a> Step<'a> {
     pub(super) fn new(index: &'a mut Index) -> Self {
-        let Index { database, state, lanes, expiry_start } = index;
+        let Index { database, state, lanes, expiry_start, is_whole: _ } = index;
         Self { database, state, lanes, expiry_start, touched: Vec::new(), joined: false, batch: WriteBatch::new() }
     }
 
@@ -121,6 +121,19 @@ impl<'a> Step<'a> {
     /// Takes the first of a line out of it: it is in flight.
     pub(in crate::timeline) fn claim(&mut self, entry: &Entry) -> Result<(), Broken> {
         self.leave_line(entry)?;
+        self.delete_expiry(entry);
+        let key = keys::in_flight(self.state.epoch, entry.claim_key());
+        self.database.put(&mut self.batch, Family::InFlight, &key, &[]);
+        Ok(())
+    }
+
+    /// Takes a message out of its line, or from where it waits to expire: it is in flight.
+    pub(in crate::timeline) fn take_over(&mut self, entry: &Entry) -> Result<(), Broken> {
+        match entry.place {
+            Place::Line => self.leave_line(entry)?,
+            Place::Expiring => self.touch(entry.lane),
+        }
+        self.put_entry(&Entry { place: Place::Line, ..*entry });
         self.delete_expiry(entry);
         let key = keys::in_flight(self.state.epoch, entry.claim_key());
         self.database.put(&mut self.batch, Family::InFlight, &key, &[]);

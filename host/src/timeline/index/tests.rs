@@ -50,6 +50,7 @@ fn entry(lane: LaneNumber, number: u64) -> Entry {
         expire_at: Some(DUE_AT + Duration::from_secs(number)),
         order: None,
         place: Place::Line,
+        retried: false,
     }
 }
 
@@ -277,7 +278,11 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     step.applied(7);
     step.commit().unwrap();
     drop(index);
-    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherOwner), "epoch 2 was somebody else's");
+    assert_eq!(
+        reopened(&directory, 1, 7).err(),
+        Some(Unusable::OtherOwner),
+        "the store knows of no owner that wrote it"
+    );
     assert_eq!(reopened(&directory, 2, 6).err(), Some(Unusable::AheadOfStore));
     let path = directory.path().join("shard");
     let other_shard = Owner { shard: ShardId(4), ..owner(2) };
@@ -285,17 +290,40 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     let other_ordering = Owner { ordering: 1, ..owner(2) };
     assert_eq!(Index::open(&path, &memory(), other_ordering, 7).err(), Some(Unusable::OtherOrdering));
     assert_eq!(reopened(&directory, 2, 7).unwrap().applied(), 7);
-    assert_eq!(reopened(&directory, 2, 7).err(), Some(Unusable::OtherOwner), "epoch 2 has written to it");
+    let mut index = reopened(&directory, 5, 7).expect("owners that never opened it are in nobody's way");
+    assert!(!index.is_of_owner_before(5));
+    index.own(5).unwrap();
+    drop(index);
+    assert_eq!(reopened(&directory, 5, 7).err(), Some(Unusable::OtherOwner), "epoch 5 has written to it");
 
     let mut batch = WriteBatch::new();
     let database = Database::open(&path, &memory()).unwrap();
     database.put(&mut batch, Family::Meta, &keys::state(), &[keys::version() + 1, 0, 0]);
     database.write(batch).unwrap();
     drop(database);
-    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::OtherVersion));
+    assert_eq!(reopened(&directory, 6, 7).err(), Some(Unusable::OtherVersion));
     std::fs::write(path.join("CURRENT"), "nonsense").unwrap();
-    assert_eq!(reopened(&directory, 3, 7).err(), Some(Unusable::Torn));
-    assert_eq!(Index::create(&path, &memory(), owner(3)).unwrap().applied(), 0);
+    assert_eq!(reopened(&directory, 6, 7).err(), Some(Unusable::Torn));
+    assert_eq!(Index::create(&path, &memory(), owner(6)).unwrap().applied(), 0);
+}
+
+// TL-2
+#[test]
+fn an_index_is_whole_for_the_owner_just_after_the_one_that_left_it_so() {
+    let directory = TempDir::new().unwrap();
+    let index = created(&directory);
+    drop(index);
+    assert!(!reopened(&directory, 2, 0).unwrap().is_whole(), "it was left in no order");
+    let mut index = reopened(&directory, 2, 0).unwrap();
+    index.own(2).unwrap();
+    index.leave_whole().unwrap();
+    drop(index);
+    assert!(reopened(&directory, 3, 0).unwrap().is_whole());
+    assert!(!reopened(&directory, 4, 0).unwrap().is_whole(), "somebody had the shard in between");
+    let mut index = reopened(&directory, 3, 0).unwrap();
+    index.own(3).unwrap();
+    drop(index);
+    assert!(!reopened(&directory, 4, 0).unwrap().is_whole(), "its last owner did not say so");
 }
 
 // LAN-1

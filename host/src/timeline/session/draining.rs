@@ -2,6 +2,7 @@
 
 use super::{DRAIN_MAX, End, SETTLEMENTS_MAX, Session};
 use crate::env;
+use crate::timeline::database::Broken;
 
 impl Session {
     /// Waits for what is in flight, so that the next owner has nothing to guess about.
@@ -32,10 +33,16 @@ impl Session {
         }
         self.checkpointing.end().await;
         if matches!(end, End::Stopped)
-            && let Err(error) = self.index.flush()
+            && let Err(error) = self.leave()
         {
             tracing::warn!(%error, "a shard's index cannot be flushed; it will be read from its log");
         }
         end
+    }
+
+    /// Leaves the index as whole as it is: what is in flight yet stands in it, and the next owner asks about it.
+    fn leave(&self) -> Result<(), Broken> {
+        self.index.flush()?;
+        if self.schedule.compared.is_complete() { self.index.leave_whole() } else { Ok(()) }
     }
 }

@@ -30,10 +30,10 @@ impl Followed {
 
 impl Session {
     /// Has lanes go by what destinations are now. If that has messages that wait stand in other lines, the session
-    /// ends: with the next one, the index is built again.
-    pub(super) fn take_destinations(&mut self) -> Result<(), End> {
+    /// ends: with the next one, the index is built again. Says how many lanes it looked at.
+    pub(super) fn take_destinations(&mut self) -> Result<usize, End> {
         if !self.parts.destinations.has_news() {
-            return Ok(());
+            return Ok(0);
         }
         let destinations = Arc::clone(&self.parts.destinations.changes.borrow_and_update());
         let before = Arc::clone(&self.parts.destinations.now);
@@ -47,6 +47,6 @@ impl Session {
         self.schedule.refresh(&mut step, now);
         step.commit()?;
         self.parts.destinations.now = destinations;
-        Ok(())
+        Ok(lanes.len())
     }
 }

@@ -2,19 +2,50 @@
 
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::{End, Session};
 use crate::lanes::{Circuit, Held, WorkClass};
 use crate::model::message::{MessageEntry, MessageState};
+use crate::model::time::Timestamp;
 use crate::timeline::database::Broken;
+use crate::timeline::index::Lane;
 use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry, LaneView, ShardView, WorkWait};
 use crate::timeline::keys::LaneNumber;
+use crate::timeline::signals::LaneSums;
 
 /// Gauges are set this often, at the most.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// Lanes and answers that a turn has room for.
+pub(super) const TOLD_MAX: usize = 1_024;
+
+/// What is being told, over several turns if there are many lanes.
+#[derive(Default)]
+pub(super) struct Telling {
+    looks: Vec<oneshot::Sender<(ShardView, Vec<LaneView>)>>,
+    /// The lanes so far, for all of `looks`.
+    views: Vec<LaneView>,
+    looked_at: LaneNumber,
+    sums: Option<LaneSums>,
+    summed: LaneNumber,
+}
+
 impl Session {
-    /// Answers those who have asked since the last time. Returns how many.
-    pub(super) fn answer(&mut self) -> Result<usize, End> {
+    /// Whether there is something to tell, beside new inquiries.
+    pub(super) fn has_to_tell(&self, monotonic: Duration) -> bool {
+        !self.telling.looks.is_empty() || self.telling.sums.is_some() || monotonic >= self.report_from
+    }
+
+    /// Answers those who have asked since the last time, and goes on with answers and gauges that are of all lanes.
+    /// Returns how many answers and lanes that was.
+    pub(super) fn tell(&mut self) -> Result<usize, End> {
+        let mut told = self.answer()?;
+        told += self.look_on(TOLD_MAX - told);
+        Ok(told + self.sum_on(TOLD_MAX - told))
+    }
+
+    fn answer(&mut self) -> Result<usize, End> {
         let mut answers = 0;
         while answers < INQUIRIES_MAX
             && let Some(inquiry) = self.inquiry.take().or_else(|| self.inquiries.try_recv().ok())
@@ -22,7 +53,12 @@ impl Session {
             answers += 1;
             // Whoever no longer listens does not need the answer.
             match inquiry {
-                Inquiry::Look(reply) => drop(reply.send((self.view(), self.lane_views()))),
+                Inquiry::Look(reply) if self.telling.looked_at == LaneNumber(0) => self.telling.looks.push(reply),
+                // Those before it have seen a part already. It is asked again with the next.
+                Inquiry::Look(reply) => {
+                    self.inquiry = Some(Inquiry::Look(reply));
+                    break;
+                }
                 Inquiry::Checkpoint(reply) => self.checkpointing.ask(reply),
                 Inquiry::Why(message, reply) => drop(reply.send(self.why(&message)?)),
             }
@@ -30,14 +66,52 @@ impl Session {
         Ok(answers)
     }
 
-    /// Sets gauges, now and then.
-    pub(super) fn report(&mut self) {
-        let monotonic = self.parts.env.clock.monotonic();
-        if monotonic < self.report_from {
-            return;
+    /// Looks at more lanes, `lanes_max` at the most, for those who asked for all.
+    fn look_on(&mut self, lanes_max: usize) -> usize {
+        if self.telling.looks.is_empty() {
+            return 0;
         }
-        self.report_from = monotonic + REPORT_EVERY;
         let now = self.now();
+        let mut views = std::mem::take(&mut self.telling.views);
+        let (looked, next) = self.each_lane(self.telling.looked_at, lanes_max, |session, number, lane| {
+            views.push(session.lane_view(number, lane, now));
+        });
+        self.telling.looked_at = next.unwrap_or(LaneNumber(0));
+        if next.is_some() {
+            self.telling.views = views;
+            return looked;
+        }
+        for reply in std::mem::take(&mut self.telling.looks) {
+            // Whoever no longer listens does not need the answer.
+            let _ = reply.send((self.view(), views.clone()));
+        }
+        looked
+    }
+
+    /// Sums up more lanes, `lanes_max` at the most, and shows the sums when they are of all.
+    fn sum_on(&mut self, lanes_max: usize) -> usize {
+        let monotonic = self.parts.env.clock.monotonic();
+        if self.telling.sums.is_none() && monotonic < self.report_from {
+            return 0;
+        }
+        let now = self.now();
+        let mut sums = self.telling.sums.take().unwrap_or_default();
+        let (looked, next) = self.each_lane(self.telling.summed, lanes_max, |session, number, lane| {
+            sums.add(number, lane, &session.schedule, session.held, now);
+        });
+        self.telling.summed = next.unwrap_or(LaneNumber(0));
+        if next.is_some() {
+            self.telling.sums = Some(sums);
+        } else {
+            self.report_from = monotonic + REPORT_EVERY;
+            self.parts.signals.lanes(sums);
+            self.report(now);
+        }
+        looked
+    }
+
+    /// Shows what is of the shard as a whole.
+    fn report(&self, now: Timestamp) {
         let oldest = self.claims.oldest_unresolved().map_or(Duration::ZERO, |since| now.since(since));
         let signals = &self.parts.signals;
         signals.clock_gated(self.held == Some(Held::ClockGated));
@@ -45,7 +119,27 @@ impl Session {
         signals.pressing(&self.pressing.supply, &self.pressing.figures);
         let newest = self.checkpointing.newest.as_ref();
         signals.newest_checkpoint(newest.map(|row| (self.parts.env.now().since(row.created_at), row.bytes)));
-        signals.lanes(self.index.lanes(), &self.schedule, self.held, now);
+    }
+
+    /// Calls `look` with each lane that is somebody's, of `lanes_max` from number `from` on. Says how many that were,
+    /// and where to go on, if there are more.
+    fn each_lane(
+        &self,
+        from: LaneNumber,
+        lanes_max: usize,
+        mut look: impl FnMut(&Self, LaneNumber, &Lane),
+    ) -> (usize, Option<LaneNumber>) {
+        let mut looked = 0;
+        for (number, lane) in (from.0..).map(LaneNumber).zip(self.index.lanes().iter().skip(from.0 as usize)) {
+            if looked == lanes_max {
+                return (looked, Some(number));
+            }
+            looked += 1;
+            if !lane.is_vacant {
+                look(self, number, lane);
+            }
+        }
+        (looked, None)
     }
 
     fn view(&self) -> ShardView {
@@ -69,36 +163,25 @@ impl Session {
         }
     }
 
-    fn lane_views(&mut self) -> Vec<LaneView> {
-        let now = self.now();
-        let lanes = (0..).map(LaneNumber).zip(self.index.lanes()).zip(self.schedule.lanes());
-        let views = lanes.filter(|((_, lane), _)| !lane.is_vacant).map(|((number, lane), destination)| {
-            let circuit = self.schedule.circuit(number);
-            LaneView {
-                name: lane.name.clone(),
-                shard: self.parts.shard,
-                gate: destination.gate(),
-                circuit: circuit.as_str(),
-                circuit_until: match circuit {
-                    Circuit::Open { until, .. } => Some(until),
-                    Circuit::Closed { .. } | Circuit::HalfOpen { .. } | Circuit::Ramping { .. } => None,
-                },
-                throttled_until: self.schedule.throttled_until(number, now),
-                pending: lane.pending(),
-                in_flight_messages: destination.in_flight_messages(),
-                in_flight_bytes: destination.in_flight_bytes(),
-                eligible_from: lane.eligible_from().filter(|_| !lane.waits_for_its_head()),
-                held: [
-                    self.schedule.held(number, now),
-                    lane.waits_for_its_head().then_some(Held::OrderingHead),
-                    self.held,
-                ]
-                .into_iter()
-                .flatten()
-                .min(),
-            }
-        });
-        views.collect()
+    fn lane_view(&self, number: LaneNumber, lane: &Lane, now: Timestamp) -> LaneView {
+        let (destination, circuit) = (&self.schedule.lanes()[number.0 as usize], self.schedule.circuit(number));
+        let behind_head = lane.waits_for_its_head().then_some(Held::OrderingHead);
+        LaneView {
+            name: lane.name.clone(),
+            shard: self.parts.shard,
+            gate: destination.gate(),
+            circuit: circuit.as_str(),
+            circuit_until: match circuit {
+                Circuit::Open { until, .. } => Some(until),
+                Circuit::Closed { .. } | Circuit::HalfOpen { .. } | Circuit::Ramping { .. } => None,
+            },
+            throttled_until: self.schedule.throttled_until(number, now),
+            pending: lane.pending(),
+            in_flight_messages: destination.in_flight_messages(),
+            in_flight_bytes: destination.in_flight_bytes(),
+            eligible_from: lane.eligible_from().filter(|_| !lane.waits_for_its_head()),
+            held: [self.schedule.held(number, now), behind_head, self.held].into_iter().flatten().min(),
+        }
     }
 
     /// The first reason that holds against a message.

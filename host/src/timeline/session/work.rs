@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::{End, Look, SETTLEMENTS_MAX, Session, TRY_AGAIN};
+use super::expiry::EXPIRED_MAX;
+use super::reconcile::COMPARED_MAX;
+use super::view::TOLD_MAX;
+use super::{End, GATES_MAX, Look, SETTLEMENTS_MAX, Session, TRY_AGAIN};
 use crate::env;
 use crate::lanes::{Amount, UnfitPlan, WorkClass, WorkPlan, WorkShare};
 use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::publish::{Reliance, Settlement};
-use crate::store::{AdmissionRequest, ShardLease, StoreError};
+use crate::store::{ShardLease, StoreError};
 use crate::timeline::clock::Interval;
-use crate::timeline::database::Broken;
 use crate::timeline::index::LANES_KEPT;
 use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry};
-use crate::timeline::keys::{Family, LaneNumber};
-use crate::timeline::lease::Holding;
+use crate::timeline::keys::LaneNumber;
+use crate::timeline::lease::{Holding, relied_until};
 use crate::timeline::recovery;
 use crate::timeline::schedule::{self, TURN_MESSAGES_MAX};
 use crate::timeline::source::{PAGE_ROWS_MAX, PAGES_MAX};
 use crate::timeline::values::Entry;
 
-/// Messages that are expired together.
-const EXPIRED_MAX: usize = 256;
 /// Lanes that are looked at together for whether somebody still needs them, and how often all of them are.
 const VACATED_MAX: usize = 1_024;
 const VACATE_EVERY: Duration = Duration::from_secs(10);
@@ -51,7 +51,8 @@ pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Resul
     let claims = Amount::of(claimed_max, CLAIM_BYTES);
     let lease_fence = kept(LOW_WEIGHT, Amount::of(1, size_of::<Holding>()), 1, INDEX_TURN_TIME);
     let outcomes = Amount::of(claimed_max, size_of::<Settlement>());
-    let outcomes = kept(OUTCOME_WEIGHT, outcomes, SETTLEMENTS_MAX + recovery::ROWS_MAX as usize, STORE_TURN_TIME);
+    let control = recovery::ROWS_MAX as usize + COMPARED_MAX + GATES_MAX;
+    let outcomes = kept(OUTCOME_WEIGHT, outcomes, SETTLEMENTS_MAX + control, STORE_TURN_TIME);
     // One page that has arrived, and those that wait to.
     let source_apply = kept(WEIGHT, Amount::of((1 + PAGES_MAX) * page, ROW_BYTES), page, INDEX_TURN_TIME);
     let expiry = kept(WEIGHT, Amount::of(EXPIRED_MAX, size_of::<Entry>()), EXPIRED_MAX, STORE_TURN_TIME);
@@ -65,7 +66,7 @@ pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Resul
     let gc = kept(LOW_WEIGHT, Amount::of(VACATED_MAX, size_of::<LaneNumber>()), VACATED_MAX, INDEX_TURN_TIME);
     let query = WorkShare {
         reserve: Amount::default(),
-        ..kept(LOW_WEIGHT, Amount::of(INQUIRIES_MAX, size_of::<Inquiry>()), INQUIRIES_MAX, INDEX_TURN_TIME)
+        ..kept(LOW_WEIGHT, Amount::of(INQUIRIES_MAX, size_of::<Inquiry>()), TOLD_MAX, INDEX_TURN_TIME)
     };
     let checkpoint = WorkShare {
         reserve: Amount::default(),
@@ -81,12 +82,13 @@ impl Session {
     pub(super) fn next_class(&mut self, may_publish: bool) -> Option<WorkClass> {
         let monotonic = self.parts.env.clock.monotonic();
         let outcomes = !self.settlements.is_empty() || !self.settled.is_empty();
-        let news = self.parts.gates.has_changed().unwrap_or(false) || self.parts.destinations.has_news();
-        let control = news || self.is_resolve_due(monotonic);
+        let asked = self.is_resolve_due(monotonic) || self.is_comparison_due(monotonic);
+        let gates = self.gates_from.is_some() || self.parts.gates.has_changed().unwrap_or(false);
+        let control = gates || asked || self.parts.destinations.has_news();
         let feed = (self.arrived.is_some() || !self.pages.is_empty()) && self.takes_new();
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
-        let query = self.inquiry.is_some() || !self.inquiries.is_empty();
+        let query = self.inquiry.is_some() || !self.inquiries.is_empty() || self.has_to_tell(monotonic);
         let lease = self.holding.has_changed().unwrap_or(false);
         let gc = self.index.lanes().len() > LANES_KEPT && monotonic >= self.vacate_from;
         let checkpoint = self.has_checkpoint_work(monotonic);
@@ -114,8 +116,9 @@ impl Session {
             (WorkClass::Gc, _) => self.vacate()?,
             (WorkClass::OutcomeAndControl, _) => {
                 let mut records = self.take_settlements()?;
-                self.take_gates()?;
-                self.take_destinations()?;
+                let gates = self.take_gates()?;
+                // Gates and destinations are both about lanes: a turn does one of them.
+                records += if gates > 0 { gates } else { self.take_destinations()?.min(GATES_MAX) };
                 let monotonic = self.parts.env.clock.monotonic();
                 if self.is_resolve_due(monotonic)
                     && let Ok(time) = self.clock.read(&*self.parts.env.clock)
@@ -124,12 +127,15 @@ impl Session {
                     records += self.claims.unresolved().min(recovery::ROWS_MAX as usize);
                     self.resolve(lease, time).await?;
                 }
+                if self.is_comparison_due(monotonic) {
+                    records += self.compare().await?;
+                }
                 records
             }
             (WorkClass::SourceApply, _) => self.take_page()?,
             (WorkClass::Expiry, Some(now)) => self.expire(lease, now).await?,
             (WorkClass::DueScheduler, Some(now)) => self.claim(lease, now)?,
-            (WorkClass::Query, _) => self.answer()?,
+            (WorkClass::Query, _) => self.tell()?,
             (WorkClass::Checkpoint, _) => self.take_checkpoint_turn(lease).await,
             (WorkClass::Expiry | WorkClass::DueScheduler, None) => unreachable!("they have work at a known time only"),
         };
@@ -201,14 +207,9 @@ impl Session {
         Ok(claimed)
     }
 
-    /// As long as what renews the lease says.
+    /// As long as what renews the lease says, and the session lasts.
     fn reliance(&self, lease: ShardLease) -> Reliance {
-        let holding = self.holding.clone();
-        let until = move || match *holding.borrow() {
-            Holding::Held { lease: held, until } if held.epoch == lease.epoch => until,
-            Holding::Held { .. } | Holding::Lost => Duration::ZERO,
-        };
-        Reliance::new(until, Arc::clone(&self.parts.env.clock))
+        Reliance::new(relied_until(&self.relied_on, lease), Arc::clone(&self.parts.env.clock))
     }
 
     /// Whether one more may be claimed.
@@ -232,40 +233,6 @@ impl Session {
             self.vacate_from = self.parts.env.clock.monotonic() + VACATE_EVERY;
         }
         Ok(looked)
-    }
-
-    async fn expire(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
-        let found = self.index.expiring(now.earliest, EXPIRED_MAX)?;
-        self.expiry = if found.stopped_early { Look::Now } else { Look::At(found.next_at) };
-        if found.items.is_empty() {
-            return Ok(0);
-        }
-        let mut entries = Vec::with_capacity(found.items.len());
-        for (_, id) in found.items {
-            let entry = self.index.entry(id)?;
-            entries.push(entry.ok_or(Broken::Torn { family: Family::Id })?);
-        }
-        let requests =
-            entries.iter().map(|entry| AdmissionRequest { id: entry.id, generation: entry.generation }).collect();
-        let expiring = self.parts.store.expire(lease, requests, now.earliest);
-        let expired = match in_time(self.parts.work.share(WorkClass::Expiry).turn_time, expiring).await {
-            Ok(expired) => expired,
-            Err(error) => {
-                tracing::warn!(%error, "messages cannot be expired now");
-                self.expiry = Look::Now;
-                self.expire_from = self.parts.env.clock.monotonic() + TRY_AGAIN;
-                return Ok(0);
-            }
-        };
-        self.parts.signals.expired(expired.iter().filter(|expired| **expired).count() as u64);
-        // One that did not expire has moved meanwhile; the feed tells where to.
-        let mut step = self.index.begin();
-        for entry in &entries {
-            step.withdraw(entry)?;
-        }
-        self.schedule.refresh(&mut step, now.earliest);
-        step.commit()?;
-        Ok(entries.len())
     }
 }
 

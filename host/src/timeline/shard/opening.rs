@@ -2,6 +2,7 @@
 //! becomes of one that is of no use.
 
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::Shard;
 use crate::store::ShardLease;
@@ -30,6 +31,7 @@ impl Shard {
         lease: ShardLease,
         held: watch::Receiver<Holding>,
         signals: &Arc<Signals>,
+        stop: &CancellationToken,
     ) -> Result<(Session, Source, mpsc::Sender<source::Page>), End> {
         let feed_end = self.store.feed_end(self.id).await.map_err(End::Store)?;
         // Lanes are told apart, opened and served by the same ones.
@@ -38,9 +40,10 @@ impl Shard {
         let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
         let restored = tokio::select! {
             restored = self.open(lease, owner, feed_end, signals) => restored?,
-            () = self.stop.cancelled() => return Err(End::Stopped),
+            () = stop.cancelled() => return Err(End::Stopped),
         };
         let from = restored.from;
+        let is_known = from == RestoredFrom::Store || restored.index.is_whole();
         let after = restored.index.applied();
         let newest = self.checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
         let checkpointing = Checkpointing::new(
@@ -57,11 +60,8 @@ impl Shard {
         self.inquiries.send_replace(Some(ask));
         // It waits for a clock that can be trusted.
         tokio::select! {
-            recovered = session.recover(lease) => recovered?,
-            () = self.stop.cancelled() => return Err(End::Stopped),
-        }
-        if from != RestoredFrom::Store {
-            session.reconcile().await?;
+            recovered = session.recover(lease, !is_known) => recovered?,
+            () = stop.cancelled() => return Err(End::Stopped),
         }
         session.own(lease)?;
         let rebuild_through = if from == RestoredFrom::Store { feed_end } else { 0 };
@@ -91,8 +91,17 @@ impl Shard {
     }
 
     async fn open(&self, lease: ShardLease, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Restored, End> {
-        let reason = match Index::open(&self.path, &self.memory, owner, feed_end) {
-            Ok(index) => return Ok(Restored { index, from: RestoredFrom::Here }),
+        let found = || Index::open(&self.path, &self.memory, owner, feed_end);
+        // How far the index is that is let go for a checkpoint.
+        let mut kept = None;
+        let reason = match found() {
+            Ok(index) => {
+                if self.is_newest(&index, owner).await? {
+                    return Ok(Restored { index, from: RestoredFrom::Here });
+                }
+                kept = Some(index.applied());
+                Unusable::OtherOwner
+            }
             Err(reason) => reason,
         };
         if reason == Unusable::Torn {
@@ -107,10 +116,26 @@ impl Shard {
                 signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });
             }
+            // What was found, and is older than a checkpoint that cannot be had, is better than none.
+            if kept.is_some()
+                && let Ok(index) = found()
+                && Some(index.applied()) == kept
+            {
+                return Ok(Restored { index, from: RestoredFrom::Here });
+            }
             signals.restored(RestoredFrom::Store);
         }
         let index = Index::create(&self.path, &self.memory, owner)?;
         Ok(Restored { index, from: RestoredFrom::Store })
+    }
+
+    /// Whether no checkpoint has more than an index that was found. Only one that others made could.
+    async fn is_newest(&self, index: &Index, owner: Owner) -> Result<bool, End> {
+        if index.is_of_owner_before(owner.epoch) {
+            return Ok(true);
+        }
+        let newest = self.checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
+        Ok(newest.is_none_or(|row| row.applied <= index.applied()))
     }
 
     /// The newest checkpoint that can be gone on from.
@@ -118,7 +143,7 @@ impl Shard {
         let rows = self.checkpoints.of(self.id).await.map_err(End::Store)?;
         for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
             let refused = match self.checkpoints.fetch(row, owner.ordering, &self.path).await {
-                Ok(()) => match Index::open_copy(&self.path, &self.memory, owner, feed_end) {
+                Ok(()) => match Index::open(&self.path, &self.memory, owner, feed_end) {
                     Ok(index) if index.applied() >= row.applied => {
                         let applied = index.applied();
                         tracing::info!(shard = self.id.0, applied, bytes = row.bytes, "a checkpoint was restored");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::model::destination_lane::Gate;
 use crate::model::message::AfterAttempt;
 use crate::store::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, ShardLease};
 use crate::timeline::fuse::{self, Side};
@@ -215,21 +216,29 @@ async fn outcomes_that_other_owners_recorded_after_the_checkpoint_are_brought_in
     std::fs::remove_dir_all(shard_path(&world)).unwrap();
 
     let running = world.start().await;
-    let view = view(&running).await;
     // The ended one is gone from its line, the others stand where their rows say.
-    assert_eq!((view.restored, view.pending), (RestoredFrom::Checkpoint, 500 + 1 + 3));
-    assert!(view.rows_read <= 20, "{} rows were read", view.rows_read);
-    // The head of the ordered lane holds those behind it, and the retry waits for its time.
+    let is_known = async || {
+        let view = view(&running).await;
+        assert_eq!(view.restored, RestoredFrom::Checkpoint);
+        assert!(view.rows_read <= 20, "{} rows were read", view.rows_read);
+        view.pending == 500 + 1 + 3
+    };
+    until(is_known).await;
+    goes_on_after(&mut world, &running, what, later).await;
+    running.stop().await;
+}
+
+/// The head of the ordered lane holds those behind it, and the retry waits for its time.
+async fn goes_on_after(world: &mut World, running: &Running, what: Interlude, later: Vec<MessageId>) {
     world.barrier().await;
-    world.store.resolve(what.line[0], crate::store::Resolution::Published, world.now()).await.unwrap();
+    world.store.resolve(what.line[0], crate::model::message::Resolution::Published, world.now()).await.unwrap();
     assert_eq!([world.receiver.next().await, world.receiver.next().await], what.line[1..]);
     let mut rest = later;
     rest.push(what.retried);
-    everything_arrives(&mut world, &running, rest).await;
+    everything_arrives(world, running, rest).await;
     world.until_state(what.retried, MessageState::Published).await;
     assert_eq!(world.entry(what.retried).await.attempt, 2);
     assert_eq!(world.entry(what.published).await.attempt, 1, "it is not sent again");
-    running.stop().await;
 }
 
 // TL-2, TL-6
@@ -267,8 +276,12 @@ async fn crash_while_restoring(batches: usize, side: Side) -> bool {
 
     fuse::lay(&shard_path(&world), batches, side);
     let running = world.start_on("timeline", Arc::clone(&world.clock), 16).await;
+    let brought_in = async {
+        running.until_active().await;
+        until(async || view(&running).await.pending == 1 + 3).await;
+    };
     tokio::select! {
-        () = running.until_active() => {}
+        () = brought_in => {}
         () = running.timeline.stopped() => {}
     }
     let crashed = !fuse::remove(&shard_path(&world));
@@ -280,7 +293,7 @@ async fn crash_while_restoring(batches: usize, side: Side) -> bool {
     let context = format!("{side:?} batch {batches}");
     assert_eq!(world.entry(what.retried).await.attempt, 1, "{context}: its time has not come");
     assert_eq!(world.entry(what.published).await.attempt, 1, "{context}");
-    world.store.resolve(what.line[0], crate::store::Resolution::Published, world.now()).await.unwrap();
+    world.store.resolve(what.line[0], crate::model::message::Resolution::Published, world.now()).await.unwrap();
     assert_eq!([world.receiver.next().await, world.receiver.next().await], what.line[1..], "{context}");
     everything_arrives(&mut world, &running, vec![what.retried]).await;
     running.stop().await;
@@ -387,5 +400,95 @@ async fn a_byte_that_is_wrong_anywhere_in_the_index_loses_nothing_and_sends_noth
     .await;
     arrived.sort();
     assert_eq!(arrived, ids);
+    running.stop().await;
+}
+
+/// A runtime that acquires the shard and dies before it opens an index, or never hears that it has acquired it.
+async fn acquire_and_die(world: &World) {
+    let runtime = world.shared.runtime();
+    let lease = world.store.acquire_shard(SHARD, runtime, SECOND, world.now()).await.unwrap();
+    assert!(lease.is_some());
+    world.clock.advance(2 * LEASE);
+}
+
+// TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_died_before_it_opened_the_index_costs_nothing() {
+    let mut world = World::new().await;
+    let running = world.start().await;
+    let mut ids = indexed(&mut world, 1_000).await;
+    running.stop().await;
+    acquire_and_die(&world).await;
+    acquire_and_die(&world).await;
+    ids.extend(indexed_later(&world, 3).await);
+
+    let running = world.start().await;
+    let view = view(&running).await;
+    assert_eq!((view.restored, view.pending), (RestoredFrom::Here, 1_003));
+    assert!(view.rows_read <= 10, "{} rows were read", view.rows_read);
+    everything_arrives(&mut world, &running, ids).await;
+    running.stop().await;
+}
+
+/// Messages that are due in an hour, and that nobody has read yet.
+async fn indexed_later(world: &World, count: usize) -> Vec<MessageId> {
+    let due_at = world.now() + HOUR;
+    world.emit((0..count).map(|_| world.message("ok", due_at)).collect()).await
+}
+
+// TL-2, TL-4, LAN-4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_comes_back_finds_its_index_and_what_others_recorded_since() {
+    let mut world = World::new().await;
+    world.add("line", "ok", |destination| destination.ordering = Ordering::Exact);
+    let running = world.start().await;
+    let what = prepare(&mut world).await;
+    let later = indexed(&mut world, 500).await;
+    running.stop().await;
+    another_owner(&world, &what).await;
+
+    let running = world.start().await;
+    let is_known = async || {
+        let view = view(&running).await;
+        assert_eq!(view.restored, RestoredFrom::Here);
+        assert!(view.rows_read <= 20, "{} rows were read", view.rows_read);
+        view.pending == 500 + 1 + 3
+    };
+    until(is_known).await;
+    goes_on_after(&mut world, &running, what, later).await;
+    running.stop().await;
+}
+
+// TL-2, LAN-2
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_due_and_paused_is_not_looked_at_before_others_are_served() {
+    let mut world = World::new().await;
+    world.add("shut", "ok", |_| {});
+    world.set_gate("shut", None, Gate::Paused).await;
+    let running = world.start().await;
+    let paused = world.emit((0..700).map(|_| world.message("shut", world.now())).collect()).await;
+    world.barrier().await;
+    until(async || view(&running).await.in_flight == 0).await;
+    running.stop().await;
+    // After a stop in good order there is nothing to look for, and after another owner, what is served.
+    for others in [false, true] {
+        if others {
+            acquire_and_die(&world).await;
+        }
+        let running = world.start().await;
+        world.barrier().await;
+        let view = view(&running).await;
+        assert_eq!((view.restored, view.pending), (RestoredFrom::Here, 700));
+        assert!(view.rows_read <= 20, "{} rows were read", view.rows_read);
+        until(async || self::view(&running).await.in_flight == 0).await;
+        running.stop().await;
+    }
+    acquire_and_die(&world).await;
+    let running = world.start().await;
+    world.set_gate("shut", None, Gate::Open).await;
+    let mut paused = paused;
+    paused.sort();
+    assert_eq!(world.receiver.next_sorted(700).await, paused, "page by page, all of them");
+    world.barrier().await;
     running.stop().await;
 }

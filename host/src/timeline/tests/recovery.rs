@@ -3,6 +3,7 @@
 use rocksdb::WriteBatch;
 
 use super::*;
+use crate::model::destination_lane::Gate;
 use crate::store::{Admission, AdmissionRequest, ShardId, ShardLease};
 use crate::timeline::database::Database;
 use crate::timeline::keys::{self, Family, LaneNumber, Position};
@@ -164,4 +165,24 @@ async fn a_stop_waits_for_what_is_in_flight_and_gives_the_shard_up() {
     let other = world.shared.runtime();
     let lease = world.store.acquire_shard(ShardId(0), other, SECOND, world.now()).await.unwrap();
     assert!(lease.is_some(), "nobody has to wait for its lease");
+}
+
+// TL-3, TL-6
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_expires_after_an_admission_that_nobody_heard_of_is_not_left_as_it_is() {
+    let mut world = World::new().await;
+    world.add("shut", "ok", |_| {});
+    world.set_gate("shut", None, Gate::Paused).await;
+    let running = world.start().await;
+    let expire_at = Some(world.now() + 5 * SECOND);
+    let ids = world.emit(vec![NewMessage { expire_at, ..world.message("shut", world.now()) }]).await;
+    world.barrier().await;
+    // Committed long after it was taken for refused.
+    let lease = ShardLease { shard: ShardId(0), epoch: 1, until: world.now() };
+    let requests = vec![AdmissionRequest { id: ids[0], generation: 1 }];
+    let admitted = world.store.admit(lease, requests, world.now()).await.unwrap();
+    assert_eq!(admitted, [Admission::Admitted { attempt: 1 }]);
+    running.advance(6 * SECOND);
+    world.until_state(ids[0], MessageState::Expired).await;
+    running.stop().await;
 }

@@ -107,3 +107,32 @@ async fn a_timeline_that_would_stand_still_does_not_start_and_says_why() {
         "{oversold}"
     );
 }
+
+// WRK-1, OBS-1, LAN-3
+#[tokio::test(flavor = "multi_thread")]
+async fn more_lanes_than_a_turn_has_room_for_are_all_told_of_and_all_have_their_gates() {
+    let mut world = World::new().await;
+    world.add("keyed", "ok", |destination| destination.ordering = Ordering::Exact);
+    let running = world.start().await;
+    let due_at = world.now() + 3_600 * SECOND;
+    for part in 0..3 {
+        let keys = (0..1_000).map(|number| Some(format!("{part}-{number}")));
+        let messages = keys.map(|ordering_key| NewMessage { ordering_key, ..world.message("keyed", due_at) });
+        world.emit(messages.collect()).await;
+    }
+    world.barrier().await;
+    world.set_gate("keyed", None, Gate::Paused).await;
+    until(async || {
+        let (view, lanes) = running.timeline.look().await.pop().unwrap();
+        let names: std::collections::BTreeSet<_> = lanes.iter().map(|lane| format!("{:?}", lane.name)).collect();
+        assert_eq!((view.lanes, lanes.len(), names.len()), (3_001, 3_001, 3_001), "each once");
+        let is_shut = |lane: &LaneView| lane.gate == Gate::Paused && lane.held == Some(Held::LanePaused);
+        lanes.iter().filter(|lane| lane.name.destination.as_str() == "keyed").all(is_shut)
+    })
+    .await;
+    let (view, _) = running.timeline.look().await.pop().unwrap();
+    for wait in view.waits {
+        assert!(wait.longest <= wait.bound, "{wait:?}");
+    }
+    running.stop().await;
+}

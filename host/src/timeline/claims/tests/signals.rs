@@ -6,6 +6,7 @@ use super::*;
 use crate::lanes::{Held, Level, Resource, Supply, WorkClass};
 use crate::timeline::figures::IndexFigures;
 use crate::timeline::index::Unusable;
+use crate::timeline::signals::LaneSums;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,6 +28,15 @@ impl Bench {
         step.commit().unwrap();
         picked.iter().for_each(|picked| signals.claimed(picked, at));
         self.claims.take_up(picked).len()
+    }
+
+    /// Shows all lanes, as a shard does in turns.
+    fn show(&self, signals: &Signals, held: Option<Held>, now: Timestamp) {
+        let mut sums = LaneSums::default();
+        for (number, lane) in (0..).map(LaneNumber).zip(self.index.lanes()).filter(|(_, lane)| !lane.is_vacant) {
+            sums.add(number, lane, &self.schedule, held, now);
+        }
+        signals.lanes(sums);
     }
 
     fn number_of(&self, destination: &str) -> LaneNumber {
@@ -94,7 +104,7 @@ fn held_lines(counts: &[(&str, u32)]) -> Vec<String> {
 #[test]
 fn what_is_due_and_not_admitted_is_shown_by_the_first_reason_and_every_circuit_by_where_it_stands() {
     let bench = held_by_everything();
-    let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, None, NOW));
+    let shown = rendered(|signals| bench.show(signals, None, NOW));
     let of_lanes = [
         "lane_closed",
         "lane_paused",
@@ -113,11 +123,38 @@ fn what_is_due_and_not_admitted_is_shown_by_the_first_reason_and_every_circuit_b
         circuits.map(|(state, count)| format!("forebay_timeline_circuits{{shard=\"7\",state=\"{state}\"}} {count}"));
     assert_shown(&shown, &circuits);
     // What stands against the whole shard comes in its place among the reasons of lanes.
-    let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, Some(Held::ClockGated), NOW));
+    let shown = rendered(|signals| bench.show(signals, Some(Held::ClockGated), NOW));
     let counts = [("lane_closed", 1), ("lane_paused", 1), ("ordering_head", 1), ("clock_gated", 5), ("capability", 0)];
     assert_shown(&shown, &held_lines(&counts));
-    let shown = rendered(|signals| signals.lanes(bench.index.lanes(), &bench.schedule, Some(Held::Capacity), NOW));
+    let shown = rendered(|signals| bench.show(signals, Some(Held::Capacity), NOW));
     assert_shown(&shown, &held_lines(&[("capability", 1), ("lane_full", 1), ("capacity", 1), ("fairness", 0)]));
+}
+
+// OBS-1, OBS-4
+#[test]
+fn a_line_behind_a_head_that_waits_for_its_next_attempt_is_shown_and_so_is_how_long_it_has_failed() {
+    let mut bench = Bench::with([Destination { ordering: Ordering::Exact, ..destination("ordered") }], 64);
+    for number in 1..=3 {
+        bench.emit("ordered", number, Some("key"));
+    }
+    assert_eq!(bench.claim().len(), 1);
+    let (after, lane_until) = (AfterAttempt::RetryAt(NOW + 3_600 * SECOND), None);
+    bench.settle(1, 1, Settled::Outcome { after, lane_until, destination: Verdict::Failed, gone: false });
+    let shown = rendered(|signals| bench.show(signals, None, NOW + 60 * SECOND));
+    assert_shown(&shown, &held_lines(&[("retry_backoff", 1), ("ordering_head", 0), ("fairness", 0)]));
+    let lines = [
+        "forebay_timeline_lane_pending{shard=\"7\",namespace=\"acme\",destination=\"ordered\"} 3",
+        "forebay_timeline_oldest_retry_seconds{shard=\"7\"} 60",
+    ];
+    assert_shown(&shown, &lines.map(str::to_owned));
+    let later = NOW + 3_600 * SECOND;
+    let shown = rendered(|signals| bench.show(signals, None, later));
+    assert_shown(&shown, &held_lines(&[("retry_backoff", 0), ("fairness", 1)]));
+    bench.claim_at(later);
+    let (after, lane_until) = (AfterAttempt::Published, None);
+    bench.settle(1, 1, Settled::Outcome { after, lane_until, destination: Verdict::Healthy, gone: false });
+    let shown = rendered(|signals| bench.show(signals, None, later));
+    assert_shown(&shown, &["forebay_timeline_oldest_retry_seconds{shard=\"7\"} 0".to_owned()]);
 }
 
 // OBS-1, DRR-3
@@ -180,7 +217,7 @@ fn nothing_is_shown_any_more_of_a_shard_that_was_given_up() {
         signals.applied_lag(42);
         signals.capacity(true, 3, 9 * SECOND);
         signals.newest_checkpoint(Some((SECOND, 4_096)));
-        signals.lanes(bench.index.lanes(), &bench.schedule, None, NOW);
+        bench.show(signals, None, NOW);
         signals.gone();
     });
     assert!(

@@ -1,0 +1,103 @@
+//! Tasks that tell all shards of this runtime something: begun again when they panic, and given up when they always do.
+//!
+//! What such a task said last stands until it says something else. So one that is gone must not go unnoticed: while it
+//! is begun again its word is as old as the pause is long, and once it is given up its channel is closed, and shards do
+//! not go by it any more.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::env;
+
+/// Pause before a task that panicked is begun again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// So many panics in a row, and it is given up.
+const PANICS_MAX: u32 = 8;
+/// A task that lives as long as this has nothing to do with what was before.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// Has what `task` makes tell by `told`, until `stop` is cancelled.
+pub(super) fn look_after<T, F>(
+    name: &'static str,
+    told: watch::Sender<T>,
+    stop: CancellationToken,
+    task: impl Fn(watch::Sender<T>) -> F + Send + 'static,
+) where
+    T: Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    env::spawn("timeline watcher", looked_after(name, told, stop, AGAIN_AFTER, task));
+}
+
+async fn looked_after<T, F>(
+    name: &'static str,
+    told: watch::Sender<T>,
+    stop: CancellationToken,
+    again_after: Duration,
+    task: impl Fn(watch::Sender<T>) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut panics = 0;
+    while panics < PANICS_MAX {
+        let lasting = env::deadline(FORGOTTEN_AFTER);
+        // It ends by itself with the stop alone, and what its panic said is logged where it happened.
+        if env::spawn(name, task(told.clone())).await.is_ok() {
+            return;
+        }
+        panics = if env::has_passed(lasting) { 1 } else { panics + 1 };
+        tokio::select! {
+            () = env::sleep(again_after) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+    tracing::error!(
+        task = name,
+        panics,
+        "a task that shards go by is given up: they do not go by its last word any more"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A task that panics so many times and then tells.
+    fn panics(times: u32) -> (watch::Receiver<u32>, Arc<AtomicU32>) {
+        let (told, seen) = watch::channel(0);
+        let begun = Arc::new(AtomicU32::new(0));
+        let counts = Arc::clone(&begun);
+        let stop = CancellationToken::new();
+        let task = move |told: watch::Sender<u32>| {
+            let number = counts.fetch_add(1, Ordering::SeqCst);
+            async move {
+                assert!(number >= times, "the test has it panic");
+                told.send_replace(number);
+                std::future::pending::<()>().await;
+            }
+        };
+        env::spawn("looks after", looked_after("a task that panics", told, stop, Duration::ZERO, task));
+        (seen, begun)
+    }
+
+    // WRK-1
+    #[tokio::test]
+    async fn what_panics_is_begun_again_and_goes_on_telling() {
+        let (mut seen, _) = panics(PANICS_MAX - 1);
+        seen.changed().await.unwrap();
+        assert_eq!(*seen.borrow(), PANICS_MAX - 1);
+    }
+
+    // WRK-1
+    #[tokio::test]
+    async fn what_always_panics_is_given_up_for_all_to_see() {
+        let (mut seen, begun) = panics(u32::MAX);
+        assert!(seen.changed().await.is_err(), "its last word does not stand");
+        assert_eq!(begun.load(Ordering::SeqCst), PANICS_MAX);
+    }
+}
