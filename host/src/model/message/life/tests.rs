@@ -115,7 +115,6 @@ enum Step {
     Send(usize, Sent),
     Record {
         owner: usize,
-        spared: bool,
         answer_is_lost: bool,
     },
     /// It loses all it had in memory.
