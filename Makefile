@@ -16,7 +16,7 @@ FOREBAY := $(CARGO_TARGET_DIR)/debug/forebay
 PACKS := $(CARGO_TARGET_DIR)/packs
 GUESTS := github hello hostile hubspot relay shopify stripe
 
-# With `TESTS=all`, a test that would be left out because this machine lacks something (Node.js, moto_server) fails.
+# With `TESTS=all`, a test that would be left out because this machine lacks something (Node.js, moto_server, a browser) fails.
 export TESTS ?=
 
 # Seconds that each benchmark measures.

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod audit;
+pub mod browser;
 pub mod canceller;
 pub mod cases;
 pub mod fixture;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use axum::extract::{Extension, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
+use super::console;
 use super::error::ApiError;
 use super::visitors::Visitor;
 use crate::secrets::Secret;
@@ -28,6 +29,8 @@ const VERIFY_PATH: &str = "/verify";
 /// What anybody may ask who reaches the listener: probes carry no token. However many ask, they cost no more than one
 /// does.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
+/// How a browser tells which of its pages a request is from.
+const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Who asks is an operator: with the token, or on this machine if there is none. An extension of such requests.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +50,7 @@ impl Gate {
     /// Whether it is an operator who asks. `None` if it does not matter.
     fn admit(&self, is_open: bool, headers: &HeaderMap) -> Result<Option<Operator>, ApiError> {
         match &self.token {
-            None => check_local(headers).map(|()| Some(Operator)),
+            None => check_local(headers, is_open).map(|()| Some(Operator)),
             Some(token) => match check_token(token, headers) {
                 Ok(()) => Ok(Some(Operator)),
                 Err(_) if is_open => Ok(None),
@@ -64,7 +67,8 @@ pub(super) async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let is_open = OPEN_PATHS.contains(&request.uri().path());
+    let path = request.uri().path();
+    let is_open = OPEN_PATHS.contains(&path) || console::is_path(path);
     match gate.admit(is_open, request.headers()) {
         Ok(Some(operator)) => drop(request.extensions_mut().insert(operator)),
         Ok(None) => {}
@@ -89,7 +93,7 @@ pub(super) async fn guard(
 }
 
 fn check_token(token: &Secret, headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
+    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let given = given.and_then(|value| match value.split_at_checked(b"Bearer ".len()) {
         Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"Bearer ") => Some(given),
         Some(_) | None => None,
@@ -101,16 +105,28 @@ fn check_token(token: &Secret, headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Without a token, being on this machine is what counts. A browser on this machine runs pages from elsewhere: their
-/// own name in `Host` (rebound to loopback) and their own origin give them away.
-fn check_local(headers: &HeaderMap) -> Result<(), ApiError> {
+/// own name in `Host` (rebound to loopback), their origin, and what the browser says of where a request is from give
+/// them away. A page of another server on this machine is from elsewhere, too.
+fn check_local(headers: &HeaderMap, is_open: bool) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let origin = headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default());
     let origin_host = origin.map(|origin| origin.split_once("://").map_or("", |(_, authority)| authority));
-    if host.is_some_and(is_loopback) && origin_host.is_none_or(is_loopback) {
-        Ok(())
-    } else {
-        Err(ApiError::ForeignHost)
-    }
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    let is_local = host.is_some_and(is_loopback);
+    let is_own_page = origin_host.is_none_or(|origin| host.is_some_and(|host| host.eq_ignore_ascii_case(origin)));
+    // What is open may be linked to from anywhere.
+    let is_own_site = is_open || matches!(site, None | Some(b"same-origin" | b"none"));
+    if is_local && is_own_page && is_own_site { Ok(()) } else { Err(ApiError::ForeignHost) }
+}
+
+/// What browsers are told of every answer: it is what it says it is, for this origin alone; and, unless the answer says
+/// otherwise itself, nobody keeps it.
+pub(super) async fn for_browsers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
 }
 
 /// Whether an authority names this machine over loopback.

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
+use super::error_codes::{self, Code};
 use super::wire::{ErrorBody, ErrorDetail};
 use crate::model::message::{MessageState, TooLate};
 use crate::model::work_item::WorkState;
@@ -96,68 +97,33 @@ pub(super) enum ApiError {
 }
 
 impl ApiError {
-    fn status(&self) -> StatusCode {
+    /// What kind of error it is: its word and its status.
+    pub(super) fn code(&self) -> Code {
         match self {
-            ApiError::Invalid(_) => StatusCode::BAD_REQUEST,
-            ApiError::Unauthorized => StatusCode::UNAUTHORIZED,
-            ApiError::ForeignHost => StatusCode::FORBIDDEN,
-            ApiError::NotFound { .. } => StatusCode::NOT_FOUND,
-            ApiError::Method => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            ApiError::Rollout(RolloutError::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
-            ApiError::Rollout(RolloutError::NotFound(_)) => StatusCode::NOT_FOUND,
-            ApiError::TooLate(_)
-            | ApiError::NotDead(_)
-            | ApiError::Expired(_)
-            | ApiError::NotUncertain(_)
-            | ApiError::NotSkippable(_)
-            | ApiError::NotFinished(_)
-            | ApiError::NotClaimable { .. }
-            | ApiError::Fenced(_)
-            | ApiError::Pending(_)
-            | ApiError::Stale(_)
-            | ApiError::Configured(_)
-            | ApiError::Store(StoreError::Refused(_) | StoreError::Unstorable(_))
-            | ApiError::Rollout(RolloutError::Conflict(_) | RolloutError::Store(StoreError::Refused(_))) => {
-                StatusCode::CONFLICT
-            }
-            ApiError::Busy
-            | ApiError::NotNow(_)
-            | ApiError::NotServing
-            | ApiError::Rollout(RolloutError::Busy | RolloutError::Store(_))
-            | ApiError::TooSlow
-            | ApiError::Store(
-                StoreError::Busy { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Unusable(_),
-            ) => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    fn code(&self) -> &'static str {
-        match self {
-            ApiError::Invalid(_) => "invalid",
-            ApiError::Unauthorized => "unauthorized",
-            ApiError::ForeignHost => "foreign_host",
-            ApiError::NotFound { .. } => "not_found",
-            ApiError::Method => "method_not_allowed",
-            ApiError::TooLarge { .. } => "too_large",
-            ApiError::TooLate(_) => "too_late",
-            ApiError::NotDead(_) => "not_dead",
-            ApiError::Expired(_) => "expired",
-            ApiError::NotUncertain(_) => "not_uncertain",
-            ApiError::NotSkippable(_) => "not_skippable",
-            ApiError::NotFinished(_) => "not_finished",
-            ApiError::NotClaimable { .. } => "not_claimable",
-            ApiError::NotNow(_) => "not_now",
-            ApiError::Fenced(_) => "replayed_by_an_older_host",
-            ApiError::Pending(_) => "messages_wait",
-            ApiError::Stale(_) => "changed_meanwhile",
-            ApiError::Configured(_) => "configured",
-            ApiError::Busy | ApiError::Rollout(RolloutError::Busy) => "busy",
-            ApiError::NotServing => "not_serving",
-            ApiError::Rollout(RolloutError::Refused(_)) => "pack_refused",
-            ApiError::Rollout(RolloutError::NotFound(_)) => "not_found",
-            ApiError::Rollout(RolloutError::Conflict(_)) => "conflict",
-            ApiError::TooSlow => "too_slow",
+            ApiError::Invalid(_) => error_codes::INVALID,
+            ApiError::Unauthorized => error_codes::UNAUTHORIZED,
+            ApiError::ForeignHost => error_codes::FOREIGN_HOST,
+            ApiError::NotFound { .. } => error_codes::NOT_FOUND,
+            ApiError::Method => error_codes::METHOD,
+            ApiError::TooLarge { .. } => error_codes::TOO_LARGE,
+            ApiError::TooLate(_) => error_codes::TOO_LATE,
+            ApiError::NotDead(_) => error_codes::NOT_DEAD,
+            ApiError::Expired(_) => error_codes::EXPIRED,
+            ApiError::NotUncertain(_) => error_codes::NOT_UNCERTAIN,
+            ApiError::NotSkippable(_) => error_codes::NOT_SKIPPABLE,
+            ApiError::NotFinished(_) => error_codes::NOT_FINISHED,
+            ApiError::NotClaimable { .. } => error_codes::NOT_CLAIMABLE,
+            ApiError::NotNow(_) => error_codes::NOT_NOW,
+            ApiError::Fenced(_) => error_codes::OLDER_REPLAY,
+            ApiError::Pending(_) => error_codes::MESSAGES_WAIT,
+            ApiError::Stale(_) => error_codes::CHANGED_MEANWHILE,
+            ApiError::Configured(_) => error_codes::CONFIGURED,
+            ApiError::Busy | ApiError::Rollout(RolloutError::Busy) => error_codes::BUSY,
+            ApiError::NotServing => error_codes::NOT_SERVING,
+            ApiError::Rollout(RolloutError::Refused(_)) => error_codes::PACK_REFUSED,
+            ApiError::Rollout(RolloutError::NotFound(_)) => error_codes::NOT_FOUND,
+            ApiError::Rollout(RolloutError::Conflict(_)) => error_codes::CONFLICT,
+            ApiError::TooSlow => error_codes::TOO_SLOW,
             ApiError::Store(error) | ApiError::Rollout(RolloutError::Store(error)) => store_code(error),
         }
     }
@@ -205,14 +171,14 @@ fn too_late(too_late: &TooLate) -> String {
     }
 }
 
-fn store_code(error: &StoreError) -> &'static str {
+fn store_code(error: &StoreError) -> Code {
     match error {
-        StoreError::Busy { .. } => "store_busy",
-        StoreError::Unavailable(_) => "store_unavailable",
-        StoreError::Unknown(_) => "store_outcome_unknown",
-        StoreError::Refused(_) => "refused",
-        StoreError::Unstorable(_) => "unstorable",
-        StoreError::Unusable(_) => "store_unusable",
+        StoreError::Busy { .. } => error_codes::STORE_BUSY,
+        StoreError::Unavailable(_) => error_codes::STORE_UNAVAILABLE,
+        StoreError::Unknown(_) => error_codes::STORE_UNKNOWN,
+        StoreError::Refused(_) => error_codes::REFUSED,
+        StoreError::Unstorable(_) => error_codes::UNSTORABLE,
+        StoreError::Unusable(_) => error_codes::STORE_UNUSABLE,
     }
 }
 
@@ -224,10 +190,11 @@ impl From<RolloutError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = self.status();
+        let code = self.code();
+        let status = code.http();
         let body = ErrorBody {
             error: ErrorDetail {
-                code: self.code().to_owned(),
+                code: code.word.to_owned(),
                 message: self.to_string(),
                 state: self.state().map(str::to_owned),
             },

@@ -14,8 +14,10 @@ use crate::model::ids::MessageId;
 use crate::model::message::MessageState;
 use crate::model::names::{DestinationName, Namespace};
 use crate::store::{GateChange, GateRow, MessageFilter, PageRequest, Redriven, SetBy};
-use crate::timeline::Timeline;
+use crate::timeline::{LaneView, Timeline};
 
+/// What a lane's circuit is called that lets everything pass.
+const CIRCUIT_CLOSED: &str = "closed";
 /// Messages that one answer of a lane's redrive is about.
 const REDRIVEN_MAX: u32 = 500;
 
@@ -25,6 +27,7 @@ pub(super) async fn list(
 ) -> Result<Json<wire::Lanes>, ApiError> {
     let namespace: Option<Namespace> = parameters.take("namespace")?;
     let destination: Option<DestinationName> = parameters.take("destination")?;
+    let troubled = parameters.take("troubled")?.unwrap_or(false);
     parameters.finish()?;
     let looked = match timeline(&parts) {
         Some(timeline) => timeline.look().await,
@@ -37,7 +40,8 @@ pub(super) async fn list(
             && destination.as_ref().is_none_or(|destination| destination == to)
     };
     let lanes = looked.into_iter().flat_map(|(_, lanes)| lanes);
-    let mut lanes: Vec<_> = lanes.filter(|lane| fits(&lane.name.namespace, &lane.name.destination)).collect();
+    let lanes = lanes.filter(|lane| fits(&lane.name.namespace, &lane.name.destination));
+    let mut lanes: Vec<_> = lanes.filter(|lane| !troubled || is_troubled(lane)).collect();
     lanes.sort_by(|one, other| one.name.cmp(&other.name));
     let more = lanes.len() > wire::LANES_SHOWN_MAX;
     lanes.truncate(wire::LANES_SHOWN_MAX);
@@ -47,6 +51,11 @@ pub(super) async fn list(
     });
     let gates = gates.map(wire::GateOf::from).collect();
     Ok(Json(wire::Lanes { lanes: lanes.into_iter().map(wire::Lane::from).collect(), more, gates, elsewhere }))
+}
+
+/// Whether something is wrong with a lane or its destination, or an operator shut it.
+fn is_troubled(lane: &LaneView) -> bool {
+    lane.gate != Gate::Open || lane.circuit != CIRCUIT_CLOSED || lane.throttled_until.is_some()
 }
 
 pub(super) async fn set_gate(

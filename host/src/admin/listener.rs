@@ -21,7 +21,8 @@ use crate::env;
 
 /// How long a connection of somebody who was let in may take to send the head of a request, and may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a stranger may take to send the head of its first request.
+/// How long a stranger may take to send the head of its first request; it has twice as long to be answered, and to
+/// read it: the console's files are more than the system holds for a peer that reads nothing.
 pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after the system could not give a connection (out of descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -106,13 +107,17 @@ async fn answer(
     Ok(response)
 }
 
-/// Waits until a stranger that has asked nothing has to go.
+/// Waits until a stranger has to go: one that has asked nothing, or that does not take its answer.
 async fn dismissal(visitor: &Visitor, patience: Duration) {
     tokio::select! {
         () = visitor.must_go() => {}
         () = env::sleep(patience) => {}
     }
-    if !visitor.is_waiting() {
+    if visitor.is_waiting() {
+        return;
+    }
+    env::sleep(2 * patience).await;
+    if visitor.is_known() {
         std::future::pending::<()>().await;
     }
 }

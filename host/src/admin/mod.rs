@@ -1,46 +1,37 @@
 //! The operators' interface: health, metrics and the API, on a listener of its own.
 //!
 //! ```text
-//!  GET  /healthz                            the process answers
-//!  GET  /readyz                             it does its work, or why not
-//!  GET  /metrics                            Prometheus text
-//!  GET  /api/v1/stats[?exact=true]          how many stand in which state
-//!  GET  /api/v1/packs/{pack}/queue          who is next, and why not
-//!  GET  /api/v1/events[/{id}]               POST /api/v1/events/{id}/run
-//!  GET  /api/v1/work-items/{id}             POST /api/v1/work-items/{id}/skip
-//!                                           POST /api/v1/work-items/{id}/replay
-//!  GET  /api/v1/messages[/{id}]             POST /api/v1/messages/{id}/cancel
-//!                                           POST /api/v1/messages/{id}/reschedule
-//!  GET  /api/v1/messages/{id}/why           POST /api/v1/messages/{id}/redrive
-//!                                           POST /api/v1/messages/{id}/resolve
-//!  GET  /api/v1/destinations[/{name}]       PUT, PATCH, DELETE /api/v1/destinations/{name}
-//!  GET  /api/v1/lanes                       POST /api/v1/lanes/gate
-//!  GET  /api/v1/shards                      POST /api/v1/lanes/redrive
-//!                                           POST /api/v1/shards/{shard}/checkpoint
-//!  GET  /api/v1/packs                       POST /api/v1/packs
-//!                                           POST /api/v1/packs/{pack}/activate, rollback, deactivate, drain, preview
-//!                                           POST /api/v1/packs/preview
+//!  GET  /healthz, /readyz, /metrics         the process answers; it does its work; Prometheus text
+//!  /api/v1/…                                the API: [`routes`] has every operation with its description
+//!  GET  /api/v1/openapi.json                that, for programs
+//!  GET  /console/                           the console, for people
 //! ```
 //!
 //! Invariants:
-//! - Everything but the two probes is asked for with a bearer token, if there is one. Without one the listener is on
-//!   loopback, and answers only what names it by a loopback name: a web page that rebinds its own name reaches nothing.
+//! - Everything but the two probes and the console's own files is asked for with a bearer token, if there is one.
+//!   Without one the listener is on loopback, and answers only what names it by a loopback name, and of a browser's
+//!   requests only those of the console: neither a page from elsewhere nor one that rebinds its name reaches anything.
 //! - A secret is in no answer. Bodies are cut to [`BODY_SHOWN_BYTES_MAX`].
 //! - Connections, requests, time and pages are bounded; nothing here competes with admission or delivery.
 //! - The probes are answered whatever else is asked, and whoever holds connections without asking (`visitors`).
 //! - What goes over the wire is defined in [`wire`], apart from the model.
 
 mod access;
+mod console;
 mod destinations;
 mod error;
+mod error_codes;
 mod events;
 mod health;
 mod lanes;
 mod listener;
 mod messages;
+mod openapi;
+mod operations;
 mod packs;
 mod parameters;
 mod queue;
+mod routes;
 mod shards;
 #[cfg(test)]
 mod tests;
@@ -54,7 +45,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
-use axum::routing::{get, post, put};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -67,7 +57,9 @@ use crate::store::Store;
 use crate::supervise::{DestinationBook, Supervisor};
 use crate::timeline::Timeline;
 
+pub use console::url as console_url;
 pub use health::describe;
+pub use openapi::document as openapi;
 pub use wire::BODY_SHOWN_BYTES_MAX;
 
 pub use crate::supervise::PREVIEW_EVENTS_MAX;
@@ -121,47 +113,18 @@ pub async fn serve(listener: TcpListener, options: AdminOptions, parts: AdminPar
 }
 
 fn router(options: AdminOptions, parts: AdminParts) -> Router {
+    let console = Arc::new(console::Console::new(options.token.is_some()));
     let gate = Arc::new(access::Gate::new(options.token));
-    Router::new()
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics))
-        .route("/api/v1/stats", get(queue::stats))
-        .route("/api/v1/events", get(events::list))
-        .route("/api/v1/events/verify", post(events::verify_last))
-        .route("/api/v1/events/{id}", get(events::show))
-        .route("/api/v1/events/{id}/run", post(events::run))
-        .route("/api/v1/events/{id}/verify", post(events::verify))
-        .route("/api/v1/work-items/{id}", get(work_items::show))
-        .route("/api/v1/work-items/{id}/skip", post(work_items::skip))
-        .route("/api/v1/work-items/{id}/replay", post(work_items::replay))
-        .route("/api/v1/messages", get(messages::list))
-        .route("/api/v1/messages/{id}", get(messages::show))
-        .route("/api/v1/messages/{id}/cancel", post(messages::cancel))
-        .route("/api/v1/messages/{id}/reschedule", post(messages::reschedule))
-        .route("/api/v1/messages/{id}/redrive", post(messages::redrive))
-        .route("/api/v1/messages/{id}/resolve", post(messages::resolve))
-        .route("/api/v1/messages/{id}/why", get(why::why))
-        .route("/api/v1/destinations", get(destinations::list))
-        .route("/api/v1/destinations/{name}", get(destinations::show).delete(destinations::remove))
-        .route("/api/v1/destinations/{name}", put(destinations::put).patch(destinations::patch))
-        .route("/api/v1/lanes", get(lanes::list))
-        .route("/api/v1/lanes/gate", post(lanes::set_gate))
-        .route("/api/v1/lanes/redrive", post(lanes::redrive))
-        .route("/api/v1/shards", get(shards::list))
-        .route("/api/v1/shards/{shard}/checkpoint", post(shards::checkpoint))
-        .route("/api/v1/packs", get(packs::list).post(packs::install))
-        .route("/api/v1/packs/{pack}/queue", get(queue::peek))
-        .route("/api/v1/packs/{pack}/activate", post(packs::activate))
-        .route("/api/v1/packs/{pack}/rollback", post(packs::rollback))
-        .route("/api/v1/packs/{pack}/deactivate", post(packs::deactivate))
-        .route("/api/v1/packs/{pack}/drain", post(packs::drain))
-        .route("/api/v1/packs/{pack}/preview", post(packs::preview_generation))
-        .route("/api/v1/packs/preview", post(packs::preview_file))
+    let of_api = routes::operations().into_iter();
+    let routes = of_api.map(|operation| (operation.path, operation.handler)).chain(console::routes());
+    routes
+        .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .layer(Extension(Arc::new(health::StoreProbe::default())))
+        .layer(Extension(console))
         .layer(middleware::from_fn_with_state(gate, access::guard))
+        .layer(middleware::map_response(access::for_browsers))
         .with_state(parts)
 }

@@ -14,9 +14,9 @@ use super::error::ApiError;
 use crate::store::PageRequest;
 
 /// The rows of a page that does not say how many it wants.
-const PAGE_ROWS_DEFAULT: u32 = 100;
+pub(super) const PAGE_ROWS_DEFAULT: u32 = 100;
 /// The most rows of a page.
-const PAGE_ROWS_MAX: u32 = 1_000;
+pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
 
 /// The parameters of a request that have not been taken yet.
 pub(super) struct Parameters(BTreeMap<String, String>);

@@ -12,7 +12,7 @@ use crate::model::names::PackName;
 use crate::store::{PEEK_ROWS_MAX, PeekRequest};
 
 /// The rows of a look that does not say how many it wants.
-const PEEK_ROWS_DEFAULT: u32 = 20;
+pub(super) const PEEK_ROWS_DEFAULT: u32 = 20;
 
 /// How many stand in which state: from counters, or with `exact=true` from the rows.
 pub(super) async fn stats(

@@ -10,7 +10,7 @@
 //! Invariants:
 //! - A stranger that has not asked holds up nobody: if all places are taken, the one that has waited longest makes
 //!   room.
-//! - A stranger that has asked is answered.
+//! - A stranger that has asked is answered, if it takes its answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

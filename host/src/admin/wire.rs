@@ -3,6 +3,7 @@
 //!
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 
+mod body;
 mod destinations;
 mod lanes;
 mod packs;
@@ -10,14 +11,14 @@ mod preview;
 mod queue;
 mod verification;
 
+pub use body::{BODY_SHOWN_BYTES_MAX, Body, Encoding, HeaderValue};
 pub use destinations::*;
 pub use lanes::*;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
-use crate::model::event::Header;
 use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
@@ -28,21 +29,15 @@ pub use preview::{Cost, Difference, Message, Outcome, Preview, PreviewWish};
 pub use queue::{Exact, Queue, QueuedItem};
 pub use verification::{ReadRecord, Reads, Verification, VerifiedRun, VerifyWish};
 
-/// The most of a body that is shown, in bytes.
-pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;
-
-/// Headers whose value is a credential by definition: shown by name only.
-const CREDENTIAL_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
-
 /// `GET /healthz`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Health {
     /// Always true: a process that is not healthy does not answer.
     pub healthy: bool,
 }
 
 /// `GET /readyz`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Readiness {
     /// Whether the host takes deliveries and works them off.
     pub ready: bool,
@@ -54,14 +49,14 @@ pub struct Readiness {
 }
 
 /// Any answer that is an error.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// What went wrong.
     pub error: ErrorDetail,
 }
 
 /// What went wrong.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorDetail {
     /// For programs.
     pub code: String,
@@ -73,16 +68,17 @@ pub struct ErrorDetail {
 }
 
 /// A page of a listing, newest first.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
     /// The rows.
     pub items: Vec<T>,
     /// `after` for the next page; null on the last.
+    #[schema(required = true)]
     pub next: Option<String>,
 }
 
 /// `GET /api/v1/stats`: every state by name, those that none stands in as 0.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
     /// WorkItems by state.
     pub work_items: WorkItemCounts,
@@ -94,7 +90,7 @@ pub struct Stats {
 }
 
 /// How many WorkItems stand in each state.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the fields are the states of `model::work_item::WorkState`, documented there")]
 pub struct WorkItemCounts {
     pub ready: u64,
@@ -106,7 +102,7 @@ pub struct WorkItemCounts {
 }
 
 /// How many messages stand in each state.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the fields are the states of `model::message::MessageState`, documented there")]
 pub struct MessageCounts {
     pub scheduled: u64,
@@ -121,7 +117,7 @@ pub struct MessageCounts {
 }
 
 /// An event in a listing.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the fields are those of `store::EventSummary`, documented there")]
 pub struct EventSummary {
     pub id: String,
@@ -129,16 +125,19 @@ pub struct EventSummary {
     pub pack: String,
     pub route: String,
     pub delivery_key: String,
+    #[schema(required = true)]
     pub source_key: Option<String>,
     pub received_at: String,
     pub body_bytes: u64,
+    #[schema(schema_with = work_state)]
     pub state: String,
     pub attempt: u32,
+    #[schema(required = true)]
     pub replayed_at: Option<String>,
 }
 
 /// An event with what became of it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the fields are those of `model::event::Event`, documented there")]
 pub struct EventDetail {
     pub id: String,
@@ -148,6 +147,7 @@ pub struct EventDetail {
     pub generation: u32,
     pub route: String,
     pub delivery_key: String,
+    #[schema(required = true)]
     pub source_key: Option<String>,
     pub received_at: String,
     pub payload_sha256: String,
@@ -159,7 +159,7 @@ pub struct EventDetail {
 }
 
 /// A WorkItem.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the fields are those of `store::WorkItemDetail`, documented there")]
 pub struct WorkItem {
     pub id: String,
@@ -168,29 +168,41 @@ pub struct WorkItem {
     pub namespace: String,
     pub pack: String,
     pub generation: u32,
+    #[schema(required = true)]
     pub source_key: Option<String>,
     pub queue_class: String,
     /// `active`, `queued` or `ended`, of a generation of a source's projection.
+    #[schema(required = true)]
     pub projection: Option<String>,
+    #[schema(schema_with = work_state)]
     pub state: String,
     pub attempt: u32,
     pub failures: u32,
     pub run_after: String,
+    #[schema(required = true)]
     pub lease_until: Option<String>,
+    #[schema(required = true)]
     pub note: Option<String>,
     pub ignored: bool,
+    #[schema(required = true)]
     pub failure: Option<Failure>,
     pub created_at: String,
+    #[schema(required = true)]
     pub finished_at: Option<String>,
+    #[schema(required = true)]
     pub replay_of: Option<String>,
+    #[schema(required = true)]
     pub replayed_at: Option<String>,
+    #[schema(required = true)]
     pub output_sha256: Option<String>,
+    #[schema(required = true)]
     pub reads: Option<Reads>,
+    #[schema(required = true)]
     pub action: Option<String>,
 }
 
 /// `POST /api/v1/work-items/{id}/replay`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Replay {
     /// Whether it was replayed before: `work_item` is the child that it got then.
     pub already: bool,
@@ -199,7 +211,7 @@ pub struct Replay {
 }
 
 /// Why an execution did not succeed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failure {
     /// What kind of failure it was.
     pub class: String,
@@ -208,7 +220,7 @@ pub struct Failure {
 }
 
 /// A message in a listing.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs, reason = "the fields are those of `model::message::MessageEntry`, documented there")]
 pub struct MessageSummary {
     pub id: String,
@@ -217,19 +229,22 @@ pub struct MessageSummary {
     pub namespace: String,
     pub adapter: String,
     pub destination: String,
+    #[schema(schema_with = message_state)]
     pub state: String,
     pub generation: u32,
     pub attempt: u32,
     pub due_at: String,
     pub eligible_at: String,
+    #[schema(required = true)]
     pub expire_at: Option<String>,
     pub bytes: u32,
     pub created_at: String,
+    #[schema(required = true)]
     pub finished_at: Option<String>,
 }
 
 /// A message.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct MessageDetail {
     /// What a listing shows.
     #[serde(flatten)]
@@ -243,19 +258,23 @@ pub struct MessageDetail {
     /// Its body.
     pub body: Body,
     /// When the last attempt was admitted.
+    #[schema(required = true)]
     pub admitted_at: Option<String>,
     /// The destination's last HTTP status.
+    #[schema(required = true)]
     pub status: Option<u16>,
     /// What went wrong last.
+    #[schema(required = true)]
     pub error: Option<String>,
     /// Attempts with an unknown outcome, over all reschedules: it may have arrived once more for each.
     pub uncertain_attempts: u32,
     /// What it is, if it goes to its pack's flow.
+    #[schema(required = true)]
     pub action: Option<Action>,
 }
 
 /// Work of a pack's own.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Action {
     /// What to do, in the pack's own words.
     pub name: String,
@@ -264,44 +283,12 @@ pub struct Action {
     /// The generation that applies it.
     pub generation: u32,
     /// What it was handed off as, once it was.
+    #[schema(required = true)]
     pub work_item: Option<String>,
 }
 
-/// A body, or the beginning of one.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Body {
-    /// How `data` is written.
-    pub encoding: Encoding,
-    /// The bytes that are shown.
-    pub data: String,
-    /// How many there are.
-    pub bytes: u64,
-    /// Whether that is more than is shown.
-    pub truncated: bool,
-}
-
-/// How bytes are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Encoding {
-    /// As the text that they are.
-    #[serde(rename = "utf-8")]
-    Utf8,
-    /// In base64, with padding.
-    #[serde(rename = "base64")]
-    Base64,
-}
-
-/// A header.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct HeaderValue {
-    /// Its name, in lower case.
-    pub name: String,
-    /// Its value, with bytes that are no text replaced; null where it is a credential.
-    pub value: Option<String>,
-}
-
 /// The body of `POST /api/v1/messages/{id}/reschedule`: one of the two.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reschedule {
     /// The new time, RFC 3339.
@@ -312,34 +299,29 @@ pub struct Reschedule {
     pub delay_ms: Option<u64>,
 }
 
+/// The words that a text is one of.
+pub(crate) fn words<T: Copy>(all: &[T], word_of: fn(T) -> &'static str) -> Vec<&'static str> {
+    all.iter().map(|value| word_of(*value)).collect()
+}
+
+fn work_state() -> Object {
+    one_of(words(&WorkState::ALL, WorkState::as_str))
+}
+
+fn message_state() -> Object {
+    one_of(words(&MessageState::ALL, MessageState::as_str))
+}
+
+/// A text that is one of these.
+fn one_of(words: Vec<&'static str>) -> Object {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).build()
+}
+
 /// RFC 3339 in UTC, with milliseconds.
 pub fn rfc3339(time: Timestamp) -> String {
     let in_range = time.as_millis().clamp(jiff::Timestamp::MIN.as_millisecond(), jiff::Timestamp::MAX.as_millisecond());
     let time = jiff::Timestamp::from_millisecond(in_range).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.3}")
-}
-
-impl Body {
-    fn of(bytes: &[u8]) -> Self {
-        let shown = &bytes[..bytes.len().min(BODY_SHOWN_BYTES_MAX)];
-        let (encoding, data) = match std::str::from_utf8(shown) {
-            Ok(text) => (Encoding::Utf8, text.to_owned()),
-            // A cut through a character is no reason to show base64.
-            Err(error) if error.error_len().is_none() && shown.len() < bytes.len() => {
-                (Encoding::Utf8, String::from_utf8_lossy(&shown[..error.valid_up_to()]).into_owned())
-            }
-            Err(_) => (Encoding::Base64, STANDARD.encode(shown)),
-        };
-        Self { encoding, data, bytes: bytes.len() as u64, truncated: shown.len() < bytes.len() }
-    }
-}
-
-impl From<Header> for HeaderValue {
-    fn from(header: Header) -> Self {
-        let credential = CREDENTIAL_HEADERS.contains(&header.name.as_str());
-        let value = (!credential).then(|| String::from_utf8_lossy(&header.value).into_owned());
-        Self { name: header.name, value }
-    }
 }
 
 impl<Row, Id: std::fmt::Display, T: From<Row>> From<Page<Row, Id>> for List<T> {

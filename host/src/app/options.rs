@@ -222,6 +222,7 @@ pub(super) fn announce(config: &Config, running: &Running) {
         version = env!("CARGO_PKG_VERSION"),
         intake = %running.intake_addr(),
         admin = %running.admin_addr(),
+        console = %running.console_url(),
         workers_per_pack,
         max_processing_rows,
         store_readers = config.store.readers,

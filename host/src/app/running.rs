@@ -136,6 +136,11 @@ impl Running {
         &self.store
     }
 
+    /// Where operators look, with a browser.
+    pub fn console_url(&self) -> String {
+        admin::console_url(self.admin_addr)
+    }
+
     pub(super) fn env(&self) -> &Env {
         &self.env
     }

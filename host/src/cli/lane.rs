@@ -78,6 +78,9 @@ pub(super) struct ListArguments {
     /// Only lanes to this destination
     #[arg(long, value_name = "NAME")]
     destination: Option<DestinationName>,
+    /// Only those that are shut, that fail, or that were asked to wait
+    #[arg(long)]
+    troubled: bool,
     #[command(flatten)]
     host: HostArguments,
 }
@@ -102,7 +105,11 @@ pub(super) struct GateArguments {
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::List(ListArguments { namespace, destination, host }) => list(namespace, destination, &host).await,
+        Verb::List(ListArguments { namespace, destination, troubled, host }) => {
+            let path = path(namespace, destination);
+            let troubled = if troubled { "&troubled=true" } else { "" };
+            list(&format!("{path}{troubled}"), &host).await
+        }
         Verb::Show(OneArguments { target, host }) => show(target, &host).await,
         Verb::Pause(GateArguments { one, reason }) => set_gate(one, "paused", reason).await,
         Verb::Resume(one) => set_gate(one, "open", None).await,
@@ -118,12 +125,8 @@ fn path(namespace: Option<Namespace>, destination: Option<DestinationName>) -> S
     format!("/api/v1/lanes?{}", query.join("&"))
 }
 
-async fn list(
-    namespace: Option<Namespace>,
-    destination: Option<DestinationName>,
-    host: &HostArguments,
-) -> Result<(), Failure> {
-    let answer = Client::new(host)?.get(&path(namespace, destination)).await?;
+async fn list(path: &str, host: &HostArguments) -> Result<(), Failure> {
+    let answer = Client::new(host)?.get(path).await?;
     if host.json {
         return Ok(print(&answer.text())?);
     }

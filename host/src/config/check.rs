@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::checkpoints::CheckpointsDocument;
-use super::destinations::DestinationDocument;
+use super::destinations::{DestinationDocument, InFlightMax};
 use super::origins::{self, ReaderDocument};
 use super::sources::Settings;
 use super::{
@@ -237,7 +237,7 @@ fn is_network(text: &str) -> bool {
 /// `in_flight_max` is what all destinations together may have in flight.
 fn check_destinations(
     documents: BTreeMap<String, DestinationDocument>,
-    in_flight_max: usize,
+    in_flight_max: InFlightMax,
     settings: &mut Settings,
 ) -> Destinations {
     let checked = documents.into_iter().filter_map(|(name, document)| document.check(&name, in_flight_max, settings));

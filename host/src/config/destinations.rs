@@ -14,6 +14,15 @@ use crate::model::names::{DestinationName, SecretName};
 use crate::model::retry::RetryPolicy;
 use crate::model::url::{self, UrlError};
 
+/// What all destinations together may have in flight.
+#[derive(Debug, Clone, Copy)]
+pub struct InFlightMax {
+    /// Messages: the smaller one of what publishing and a shard may have.
+    pub messages: usize,
+    /// Bytes of their bodies and headers.
+    pub bytes: usize,
+}
+
 /// A destination as it is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -75,8 +84,8 @@ impl Default for DestinationDocument {
 
 impl DestinationDocument {
     /// Checks what its keys cannot be checked for one by one. What is wrong is noted in `settings`.
-    /// `in_flight_max` is what all destinations together may have in flight.
-    pub(super) fn check(self, name: &str, in_flight_max: usize, settings: &mut Settings) -> Option<Destination> {
+    /// `all` is what all destinations together may have in flight.
+    pub(super) fn check(self, name: &str, all: InFlightMax, settings: &mut Settings) -> Option<Destination> {
         let path = |key: &str| format!("destinations.{name}.{key}");
         let parsed_name = DestinationName::configured(name).map_err(|error| {
             settings.refuse(&format!("destinations.{name}"), format_args!("is no destination: {error}"));
@@ -99,8 +108,11 @@ impl DestinationDocument {
         }
         let retry_statuses = parse_statuses(&self.retry_statuses)
             .map_err(|text| settings.refuse(&path("retry_statuses"), format_args!("names `{text}`: {RETRY_STATUSES}")));
-        if let Err(reason) = check_share(self.in_flight_messages, in_flight_max) {
+        if let Err(reason) = check_share(self.in_flight_messages, all.messages) {
             settings.refuse(&path("in_flight_messages"), reason);
+        }
+        if let Err(reason) = check_byte_share(self.in_flight_bytes, all.bytes) {
+            settings.refuse(&path("in_flight_mib"), reason);
         }
         Some(Destination {
             name: parsed_name.ok()?,
@@ -130,7 +142,7 @@ impl DestinationDocument {
 pub fn destination(
     name: &str,
     document: &serde_json::Map<String, serde_json::Value>,
-    in_flight_max: usize,
+    in_flight_max: InFlightMax,
 ) -> Result<Destination, Vec<String>> {
     // A name with a dot in it would be taken for a path.
     DestinationName::configured(name).map_err(|error| vec![error.to_string()])?;
@@ -166,6 +178,19 @@ fn check_share(messages: u32, in_flight_max: usize) -> Result<(), String> {
         "is {messages}, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to \
          {} or less, or both of these to {wanted} or more",
         in_flight_max / DESTINATION_PART
+    ))
+}
+
+/// The same of bytes.
+fn check_byte_share(bytes: usize, in_flight_max: usize) -> Result<(), String> {
+    let wanted = bytes.saturating_mul(DESTINATION_PART);
+    if wanted <= in_flight_max {
+        return Ok(());
+    }
+    Err(format!(
+        "is {}, and must not be more than half of `publish.in_flight_mib`: set that to {} or more, or this to less",
+        bytes / units::MIB,
+        wanted / units::MIB
     ))
 }
 

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use toml::Value;
 
+use crate::model::message::MESSAGE_BYTES_MAX;
+
 /// A key of the configuration.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -259,14 +261,15 @@ pub(super) const KEYS: &[Key] = &[
         2,
         65_536,
         "Messages between claim and outcome at once, over all destinations, at most half of them for one \
-         destination. At least twice every `in_flight_messages`.",
+         destination, and an eighth only for destinations that have nothing in flight. At least twice every \
+         `in_flight_messages`.",
     ),
     number(
         "publish.in_flight_mib",
         1,
         65_536,
-        "Bodies and headers of these messages in memory at once. A message that is larger than all of it is sent \
-         alone.",
+        "Bodies and headers of these messages in memory at once, shared in the same way. A message that is larger \
+         than all of it is sent alone.",
     ),
     number("publish.response_max_kib", 1, 65_536, "Bytes of a response that are read at most."),
     key(
@@ -290,7 +293,7 @@ pub(super) const KEYS: &[Key] = &[
         1_000_000,
         "The most fuel that a pack may ask for, in millions of units; a unit is about an instruction.",
     ),
-    number("guest.output_max_kib", 1, 65_536, "The most output per call that a pack may ask for."),
+    number("guest.output_max_kib", 1, MESSAGE_BYTES_MAX >> 10, "The most output per call that a pack may ask for."),
     number("guest.messages_max", 0, 1_024, "The most messages per call that a pack may ask for."),
     number("guest.log_max_kib", 0, 1_024, "The most log text per call that a pack may ask for."),
     number("guest.compilations_max", 1, 64, "Packs that may be compiled at once."),
@@ -360,7 +363,13 @@ pub(super) const KEYS: &[Key] = &[
         "Messages of one of its lanes in flight at once. At most half of `publish.in_flight_max` and of \
          `timeline.claimed_max`, which all lanes of one destination share.",
     ),
-    number("destinations.NAME.in_flight_mib", 1, 65_536, "Bytes of one of its lanes in flight at once."),
+    number(
+        "destinations.NAME.in_flight_mib",
+        1,
+        65_536,
+        "Bytes of one of its lanes in flight at once. At most half of `publish.in_flight_mib`, which all lanes of one \
+         destination share. A message that is larger is sent alone.",
+    ),
     key(
         "destinations.NAME.ordering",
         Kind::Word(&["none", "exact", "hashed"]),

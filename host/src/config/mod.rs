@@ -34,7 +34,7 @@ use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
 pub use checkpoints::{BucketConfig, CheckpointsConfig, CheckpointsPlace};
-pub use destinations::destination;
+pub use destinations::{InFlightMax, destination};
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,
@@ -131,7 +131,7 @@ pub struct Refusal {
 
 impl Config {
     /// What all destinations together may have in flight.
-    pub fn in_flight_max(&self) -> usize {
+    pub fn in_flight_max(&self) -> InFlightMax {
         in_flight_max(&self.publish, &self.timeline)
     }
 
@@ -143,8 +143,9 @@ impl Config {
     }
 }
 
-fn in_flight_max(publish: &PublishConfig, timeline: &TimelineConfig) -> usize {
-    publish.in_flight_max.min(timeline.claimed_max)
+fn in_flight_max(publish: &PublishConfig, timeline: &TimelineConfig) -> InFlightMax {
+    let messages = publish.in_flight_max.min(timeline.claimed_max);
+    InFlightMax { messages, bytes: publish.in_flight_bytes_max }
 }
 
 /// The most problems that one report lists.

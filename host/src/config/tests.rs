@@ -240,6 +240,15 @@ fn a_destination_that_could_take_the_places_of_all_others_is_refused() {
     assert!(load(file, &narrow).is_err(), "the narrower of the two decides");
     let wide = [("FOREBAY_TIMELINE_CLAIMED_MAX", "64"), ("FOREBAY_PUBLISH_IN_FLIGHT_MAX", "64")];
     assert_eq!(load(file, &wide).unwrap().destinations.len(), 3);
+    let file = "[publish]\nin_flight_mib = 30\n[destinations.greedy]\nurl = 'http://a/'\nin_flight_mib = 16\n\
+                [destinations.half]\nurl = 'http://a/'\nin_flight_mib = 15\n";
+    check_refused(
+        file,
+        &[],
+        expect![[r#"
+            the configuration cannot be used:
+              forebay.toml line 5: `destinations.greedy.in_flight_mib` is 16, and must not be more than half of `publish.in_flight_mib`: set that to 32 or more, or this to less"#]],
+    );
 }
 
 #[test]
@@ -424,7 +433,8 @@ fn a_packs_flow_is_no_destination_to_configure() {
 #[test]
 fn a_destination_that_is_set_while_hosts_run_is_under_the_rules_of_the_file() {
     let read = |name: &str, document: serde_json::Value| {
-        destination(name, document.as_object().unwrap(), 100).map_err(|problems| problems.join("\n"))
+        destination(name, document.as_object().unwrap(), InFlightMax { messages: 100, bytes: 64 << 20 })
+            .map_err(|problems| problems.join("\n"))
     };
     let file = "[publish]\nin_flight_max = 100\n[destinations.crm]\nurl = 'https://crm.example/hooks?a=b'\nsecret = 'crm'\n\
                 ordering = 'hashed'\nordering_domains = 4\nweight = 3\nretry_statuses = ['404']\nattempts_max = 2\n";

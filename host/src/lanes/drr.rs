@@ -18,12 +18,18 @@
 //!
 //! Invariants:
 //! - A key is in the ring exactly once or not at all; membership is a state of its own and not read from its deficit.
-//! - A key that leaves the ring, idle or blocked, forfeits its deficit: credit is never gathered while away.
+//! - A key that leaves the ring, idle or blocked, forfeits its deficit: credit is never gathered while away. One that
+//!   others keep from being served only keeps what it has.
 //! - No key's deficit exceeds `cost_max - 1` between its visits. `cost_max` covers every cost, so there is no exception
 //!   for a first oversized head: it is served when enough visits have been granted.
 //! - For a key with quantum `Q` and largest cost `L` that stays active over `m` visits, the service `S` that it gets
 //!   lies in `m Q - (L - 1) ..= m Q + (L - 1)`. A first pass is not among these visits.
-//! - Every operation is O(1) but [`Drr::begin_at`]: the ring is a doubly linked list over a slab.
+//! - Every operation is O(1) but [`Drr::begin_at`], over any run of visits: the ring is a doubly linked list over a
+//!   slab.
+//!
+//! A quantum may be far smaller than a cost, so that keys with little in flight at once come to their share as well.
+//! Rounds in which nobody could be served are not gone through one by one: once everybody has been visited in vain, all
+//! are granted at once what they lack for the first of them to be served. The order of service is as if they had been.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -59,6 +65,13 @@ pub struct Drr<K> {
     members: Vec<Member<K>>,
     ring: Option<Ring>,
     beginning: Beginning,
+    /// Members of the ring.
+    active: usize,
+    /// Visits in a row that served nobody, while the ring stayed as it is.
+    in_vain: usize,
+    /// Rounds that were not gone through.
+    #[cfg(test)]
+    skipped: u64,
 }
 
 /// The ring's position.
@@ -78,6 +91,8 @@ struct Member<K> {
     /// The weight that the last visit granted by.
     granted_weight: u32,
     deficit: u64,
+    /// What its deficit fell short of its head's cost by, when its last visit ended.
+    lacked: u64,
     /// Whether it has had its share of the first pass.
     greeted: bool,
     membership: Membership,
@@ -100,7 +115,17 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     /// If nothing could ever be served: a quantum or largest cost of zero.
     pub fn new(options: DrrOptions, beginning: Beginning) -> Self {
         assert!(options.quantum > 0 && options.cost_max > 0, "a visit must grant something");
-        Self { options, slots: HashMap::new(), members: Vec::new(), ring: None, beginning }
+        Self {
+            options,
+            slots: HashMap::new(),
+            members: Vec::new(),
+            ring: None,
+            beginning,
+            active: 0,
+            in_vain: 0,
+            #[cfg(test)]
+            skipped: 0,
+        }
     }
 
     /// Whether no key is active.
@@ -152,6 +177,19 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         self.members[slot].membership = Membership::Idle;
     }
 
+    /// The key may not be served for now, for what it shares with others: it leaves and keeps its deficit, which it
+    /// forfeits if it is deactivated meanwhile.
+    ///
+    /// # Panics
+    /// If the key has no weight.
+    pub(super) fn suspend(&mut self, key: K) {
+        let slot = self.slot(key);
+        let deficit = self.members[slot].deficit;
+        self.leave(slot);
+        self.members[slot].membership = Membership::Idle;
+        self.members[slot].deficit = deficit;
+    }
+
     /// Goes on at an active key that `random` chooses, whose visit begins anew: after a restart nobody is first every
     /// time.
     pub fn begin_at(&mut self, random: u64) {
@@ -159,6 +197,7 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         if !active.is_empty() {
             let chosen = usize::try_from(random % active.len() as u64).expect("less than there are keys");
             self.ring = Some(Ring { cursor: active[chosen], visiting: false });
+            self.in_vain = 0;
         }
     }
 
@@ -189,15 +228,22 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     /// # Panics
     /// If no key is being visited, or `cost` is 0, exceeds `cost_max`, or is more than a turn has room for.
     pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
+        let charge = self.offer(turn, cost);
+        if charge == Charge::Served {
+            turn.spend(cost);
+            self.deduct(cost);
+        }
+        charge
+    }
+
+    /// As [`Drr::charge`], but what could be served is not charged yet: the caller spends it of the turn and deducts
+    /// it.
+    pub(super) fn offer(&mut self, turn: &mut Turn, cost: u64) -> Charge {
         if !self.covers(cost) {
-            self.move_on();
+            self.move_on(cost);
             return Charge::VisitOver;
         }
-        if !turn.spend(cost) {
-            return Charge::TurnOver;
-        }
-        self.deduct(cost);
-        Charge::Served
+        if turn.has_room(cost) { Charge::Served } else { Charge::TurnOver }
     }
 
     /// Whether the key that is being visited may be served a head of this cost.
@@ -207,15 +253,56 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         self.greets(member) || cost <= member.deficit
     }
 
-    /// Ends the visit: the rest of the deficit is kept.
-    pub(super) fn move_on(&mut self) {
-        let (_, next) = self.neighbours(self.visited());
+    /// Ends the visit of a key whose head, of this cost, is not covered: the rest of the deficit is kept.
+    pub(super) fn move_on(&mut self, cost: u64) {
+        let slot = self.visited();
+        let (_, next) = self.neighbours(slot);
         self.ring = Some(Ring { cursor: next, visiting: false });
+        self.members[slot].lacked = cost - self.members[slot].deficit;
+        self.in_vain += 1;
+        if self.in_vain >= self.active && self.beginning == Beginning::Fresh {
+            self.in_vain = 0;
+            self.skip_rounds();
+        }
+    }
+
+    /// Everybody has been visited in vain: grants all of them the rounds that would be in vain as well.
+    fn skip_rounds(&mut self) {
+        let all: Vec<usize> = self.round().collect();
+        if all.iter().any(|slot| self.members[*slot].weight != self.members[*slot].granted_weight) {
+            // Its next visit is another one than its last: that one is gone through.
+            return;
+        }
+        let quantum = self.options.quantum;
+        let lacked = |slot: &usize| {
+            let Member { weight, lacked, .. } = self.members[*slot];
+            lacked.div_ceil(u64::from(weight) * quantum)
+        };
+        let rounds = all.iter().map(lacked).min().unwrap_or(1).saturating_sub(1);
+        for slot in all {
+            let member = &mut self.members[slot];
+            let grant = u64::from(member.weight) * quantum * rounds;
+            member.deficit = (member.deficit + grant).min(self.options.cost_max - 1);
+        }
+        #[cfg(test)]
+        {
+            self.skipped += rounds;
+        }
+    }
+
+    /// The ring's members, from the cursor on.
+    fn round(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.ring.map(|ring| ring.cursor);
+        std::iter::successors(first, move |slot| {
+            let (_, next) = self.neighbours(*slot);
+            Some(next).filter(|next| Some(*next) != first)
+        })
     }
 
     /// The key that is being visited was served a head of this cost, which it covers.
     pub(super) fn deduct(&mut self, cost: u64) {
         let slot = self.visited();
+        self.in_vain = 0;
         if self.greets(&self.members[slot]) {
             self.members[slot].greeted = true;
         } else {
@@ -239,11 +326,14 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     fn add(&mut self, key: K, weight: u32) {
         self.slots.insert(key, self.members.len());
         let membership = Membership::Idle;
-        self.members.push(Member { key, weight, granted_weight: weight, deficit: 0, greeted: false, membership });
+        let (deficit, lacked, greeted) = (0, 0, false);
+        self.members.push(Member { key, weight, granted_weight: weight, deficit, lacked, greeted, membership });
     }
 
     /// Enters the ring behind everybody else: just before the cursor.
     fn join(&mut self, slot: usize) {
+        self.active += 1;
+        self.in_vain = 0;
         let Some(ring) = self.ring else {
             self.members[slot].membership = Membership::Active { previous: slot, next: slot };
             self.ring = Some(Ring { cursor: slot, visiting: false });
@@ -259,6 +349,8 @@ impl<K: Copy + Eq + Hash> Drr<K> {
     fn leave(&mut self, slot: usize) {
         self.members[slot].deficit = 0;
         let Membership::Active { previous, next } = self.members[slot].membership else { return };
+        self.active -= 1;
+        self.in_vain = 0;
         if next == slot {
             self.ring = None;
             return;

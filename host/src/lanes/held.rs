@@ -24,8 +24,7 @@ pub enum Held {
     Throttled,
     /// Its lane has in flight what it may.
     LaneFull,
-    /// Its shard has claimed as much as it may, of all or of this destination, or the store admits nothing for the
-    /// moment.
+    /// There is no place in flight for it, of all or of its destination's, or the store admits nothing for the moment.
     Capacity,
     /// It is the turn of others.
     Fairness,

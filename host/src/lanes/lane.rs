@@ -136,6 +136,11 @@ impl DestinationLane {
 
     /// What stands against every message of the lane at `now`. `None` does not promise room for a message of any size.
     pub fn held(&self, outlet: &Outlet, now: Timestamp) -> Option<Held> {
+        [self.held_itself(), outlet.held(now)].into_iter().flatten().min()
+    }
+
+    /// What stands against every message of the lane and concerns no other lane.
+    pub fn held_itself(&self) -> Option<Held> {
         match self.gate {
             Gate::Closed => return Some(Held::LaneClosed),
             Gate::Paused => return Some(Held::LanePaused),
@@ -146,9 +151,6 @@ impl DestinationLane {
         }
         if !self.capable {
             return Some(Held::Capability);
-        }
-        if let Some(held) = outlet.held(now) {
-            return Some(held);
         }
         (self.wants_room || self.in_flight_messages >= self.limits.messages).then_some(Held::LaneFull)
     }

@@ -4,14 +4,16 @@
 //! and nothing forfeited.
 
 use super::drr::DrrOptions;
+use crate::model::message::MESSAGE_BYTES_MAX;
 
 /// What a message costs at least, in bytes: calling a destination is work even where there is little to say.
 const MESSAGE_COST_MIN: u64 = 256;
-/// What a message costs at most; larger ones are charged this much.
-const MESSAGE_COST_MAX: u64 = 4 << 20;
+/// What a message costs at most: as many bytes as it can have.
+pub const MESSAGE_COST_MAX: u64 = MESSAGE_BYTES_MAX as u64;
 
-/// How messages share service. One visit of weight 1 is worth 64 KiB; messages of that size are served one a visit.
-pub const MESSAGES: DrrOptions = DrrOptions { quantum: 64 << 10, cost_max: MESSAGE_COST_MAX };
+/// How messages share service. One visit of weight 1 is worth as much as the smallest message: lanes of any weight
+/// take turns that are smaller than what they may have in flight, and so their weights count where that is little.
+pub const MESSAGES: DrrOptions = DrrOptions { quantum: MESSAGE_COST_MIN, cost_max: MESSAGE_COST_MAX };
 
 /// What a message of `bytes` costs.
 pub fn message_cost(bytes: u32) -> u64 {
@@ -81,15 +83,19 @@ impl Turn {
         }
     }
 
-    /// Spends the cost of one service; `false`, and the turn is over, if there is no room for it.
-    pub(super) fn spend(&mut self, cost: u64) -> bool {
+    /// Whether it has room for one service of this cost; if not, it is over.
+    pub(super) fn has_room(&mut self, cost: u64) -> bool {
         assert!(cost <= self.limits.cost_max, "a turn has room for the largest cost");
-        if self.items == 0 || cost > self.cost {
+        let has_room = self.items > 0 && cost <= self.cost;
+        if !has_room {
             self.end();
-            return false;
         }
+        has_room
+    }
+
+    /// Spends the cost of one service, which it has room for.
+    pub(super) fn spend(&mut self, cost: u64) {
         self.items -= 1;
         self.cost -= cost;
-        true
     }
 }

@@ -80,6 +80,15 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
         self.follow(group);
     }
 
+    /// The key may not be served for now; as [`Drr::suspend`]. So may not its group, if it was the last one.
+    pub(super) fn suspend(&mut self, key: K) {
+        let group = self.group(key);
+        self.inner[group].suspend(key);
+        if self.inner[group].is_idle() {
+            self.outer.suspend(group);
+        }
+    }
+
     /// Goes on at a key that `random` chooses, on both levels.
     pub fn begin_at(&mut self, random: u64) {
         self.outer.begin_at(random);
@@ -95,16 +104,28 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
     /// Asks to serve the head of the key that [`TwoLevelDrr::next`] returned; as [`Drr::charge`]. What does not fit is
     /// over for its key or for its whole group; both show as the end of the visit.
     pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
-        let inner = &mut self.inner[self.visited];
-        if !inner.covers(cost) {
-            inner.move_on();
-            return Charge::VisitOver;
-        }
-        let charge = self.outer.charge(turn, cost);
+        let charge = self.offer(turn, cost);
         if charge == Charge::Served {
-            inner.deduct(cost);
+            turn.spend(cost);
+            self.deduct(cost);
         }
         charge
+    }
+
+    /// As [`Drr::offer`].
+    pub(super) fn offer(&mut self, turn: &mut Turn, cost: u64) -> Charge {
+        let inner = &mut self.inner[self.visited];
+        if !inner.covers(cost) {
+            inner.move_on(cost);
+            return Charge::VisitOver;
+        }
+        self.outer.offer(turn, cost)
+    }
+
+    /// As [`Drr::deduct`].
+    pub(super) fn deduct(&mut self, cost: u64) {
+        self.outer.deduct(cost);
+        self.inner[self.visited].deduct(cost);
     }
 
     fn group(&self, key: K) -> usize {

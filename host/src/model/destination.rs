@@ -165,6 +165,9 @@ impl Destination {
 /// one destination has: one that is stuck leaves room for the others, however many lanes it has.
 pub const DESTINATION_PART: usize = 2;
 
+/// One part in so many of what all destinations together may have in flight is for those that have nothing in flight.
+pub const RESERVE_PART: usize = 8;
+
 /// What a Destination Lane may have in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneLimits {

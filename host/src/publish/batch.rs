@@ -1,15 +1,16 @@
-//! A batch of claimed messages: places in flight, Publish Admission, bodies, then one attempt each.
+//! A batch of claimed messages: Publish Admission, bodies, then one attempt each.
 //!
 //! ```text
-//!  claimed ──place──> in flight ──admit──> admitted ──body──> attempt ──> outcome queue ──> settled
-//!     │                  │  │ (moved, fenced)                                                ^
-//!     │ (not configured) │  └────────────────────────────────────────────────────────────────┤
-//!     └──────────────────┴─(its time may be over, the store is busy, its shard is given up)──┘
+//!  claimed ──> in line ──admit──> admitted ──body──> attempt ──> outcome queue ──> settled
+//!     │           │  │ (moved, fenced)                                                ^
+//!     │           │  └────────────────────────────────────────────────────────────────┤
+//!     └───────────┴─(not configured, called back, out of time, the store is busy)─────┘
 //! ```
 //!
-//! A place is taken before the admission, so that nothing waits in `publishing`, where a cancel comes too late.
+//! A claim has its place in flight from the beginning, so that nothing waits in `publishing`, where a cancel comes too
+//! late, for anything but its call.
 //!
-//! Expiry: a publish needs `latest < expire_at`, and this is asked again after the wait for a place. A message that no
+//! Expiry: a publish needs `latest < expire_at`, and this is asked again before the admission. A message that no
 //! longer has it is given back as it was: whether it *has* expired is decided by the earliest that it can be, which its
 //! shard knows, and not by the latest. After the admission it is asked whenever the lease is.
 //!
@@ -17,11 +18,13 @@
 //! have come, and as the last thing before a request is on the wire (`reliance`). An attempt that ends there was
 //! certainly not made. That is recorded if the shard is this owner's all the same; if not, its successor settles it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use metrics::Histogram;
+
 use super::claim::{Claim, Latest};
-use super::entrance::{Entrance, Group};
+use super::entrance::{Group, Line};
 use super::outcomes::{Finished, Outcomes};
 use super::routes::Routes;
 use super::store_retry::StoreRetry;
@@ -40,7 +43,8 @@ pub(super) struct Engine {
     pub(super) store: Store,
     pub(super) env: Env,
     pub(super) outcomes: Outcomes,
-    pub(super) entrance: Entrance,
+    pub(super) line: Line,
+    pub(super) admission_wait: Histogram,
     pub(super) routes: Routes,
 }
 
@@ -51,11 +55,12 @@ struct Admitted {
 }
 
 impl Engine {
-    /// Publishes what waits at the entrance, whoever's it is. Returns when nothing does and every attempt has begun.
+    /// Publishes what waits in line, whoever's it is. Returns when nothing does and every attempt has begun.
     pub(super) async fn publish(self: Arc<Self>) {
-        while let Some(Group { lease, latest, claims }) = self.entrance.take().await {
+        while let Some((Group { lease, latest, claims }, call)) = self.line.next().await {
             let claims = self.routed(claims);
             let admitted = self.admit(lease, self.still_of_use(claims, latest), latest).await;
+            drop(call);
             if admitted.is_empty() {
                 continue;
             }
@@ -69,7 +74,7 @@ impl Engine {
     }
 
     /// Those whose destinations are still known, on the ways to them that hold now; the others settle as they came.
-    fn routed(&self, claims: VecDeque<Claim>) -> VecDeque<Claim> {
+    fn routed(&self, claims: Vec<Claim>) -> Vec<Claim> {
         let routed = |mut claim: Claim| {
             claim.route = self.routes.to(&claim.message.destination)?;
             Some(claim)
@@ -78,7 +83,7 @@ impl Engine {
     }
 
     /// Those that may still be published; the others settle.
-    fn still_of_use(&self, claims: VecDeque<Claim>, latest: Latest) -> Vec<Claim> {
+    fn still_of_use(&self, claims: Vec<Claim>, latest: Latest) -> Vec<Claim> {
         let now = latest.now(&*self.env.clock);
         let (of_use, too_late): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| claim.message.expire_at.is_none_or(|expire_at| now < expire_at));
@@ -111,9 +116,13 @@ impl Engine {
         };
         assert_eq!(admissions.len(), claims.len(), "the store answers every admission");
         let mut admitted = Vec::with_capacity(claims.len());
+        let now = self.env.clock.monotonic();
         for (claim, admission) in claims.into_iter().zip(admissions) {
             match admission {
-                Admission::Admitted { attempt } => admitted.push(Admitted { claim, attempt }),
+                Admission::Admitted { attempt } => {
+                    self.admission_wait.record(now.saturating_sub(claim.since).as_secs_f64());
+                    admitted.push(Admitted { claim, attempt });
+                }
                 Admission::Moved => claim.settle(Settled::Moved),
                 Admission::Fenced => claim.settle(Settled::Fenced),
             }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::adapter::Adapter;
-use super::entrance::InFlight;
+use super::entrance::Place;
 use super::metrics::DestinationMetrics;
 use super::reliance::Reliance;
 use super::{ClaimedMessage, Settled, Settlement};
@@ -34,35 +34,27 @@ pub(super) struct Claim {
     pub(super) route: Arc<Route>,
     /// Until when it may be sent.
     pub(super) reliance: Reliance,
+    /// When it was claimed.
+    pub(super) since: Duration,
     certain: Settled,
     settled: mpsc::Sender<Settlement>,
-    in_flight: Option<InFlight>,
+    /// Free again before its shard hears of its end, so that it may take it anew.
+    place: Option<Place>,
     _unsettled: TaskTrackerToken,
 }
 
 impl Claim {
     /// Takes a message over; until more is known it settles as it came.
     pub(super) fn new(
-        message: ClaimedMessage,
+        (message, place): (ClaimedMessage, Place),
         route: Arc<Route>,
         reliance: Reliance,
+        since: Duration,
         settled: mpsc::Sender<Settlement>,
         unsettled: TaskTrackerToken,
     ) -> Self {
-        Self {
-            message,
-            route,
-            reliance,
-            certain: Settled::NotAdmitted,
-            settled,
-            in_flight: None,
-            _unsettled: unsettled,
-        }
-    }
-
-    /// It is one of those in flight, until it settles.
-    pub(super) fn enter(&mut self, in_flight: InFlight) {
-        self.in_flight = Some(in_flight);
+        let (certain, place) = (Settled::NotAdmitted, Some(place));
+        Self { message, route, reliance, since, certain, settled, place, _unsettled: unsettled }
     }
 
     /// From here on it may have been admitted.
@@ -78,6 +70,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        drop(self.place.take());
         send(&self.settled, &self.message, self.certain);
     }
 }

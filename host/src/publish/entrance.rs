@@ -1,309 +1,295 @@
-//! The places in flight, and who gets the next one that is free.
+//! The entrance: places in flight, and the way from a claim to its Publish Admission.
 //!
-//! A place is for one message and its bytes. Shards that wait share places by deficit round robin, and so do the
-//! destinations of each shard: one with much to send keeps none from another. One destination has at most half of all
-//! places, whatever its lanes may have, so that one which does not answer leaves room for the others; what it has
-//! waiting stands beside theirs, and never before it.
+//! A shard takes a place for each message that it claims, through its [`Seat`]; who may take is decided by
+//! `lanes::Places`. So whoever has been claimed is on its way, and nothing waits here but for the store: claims stand
+//! in line until whoever asks it comes back. They can be called back from there, and go back by themselves if that
+//! takes too long; neither costs an attempt.
 //!
-//! Whoever takes places is alone with them: it gets all that are free, and so asks the store for many at once; side by
-//! side they would be shared out one by one.
+//! The store is asked by two at the most: one call that is being written, and one that is next. What arrives meanwhile
+//! goes with the call after these, all together.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use metrics::Gauge;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::claim::{Claim, Latest};
-use crate::lanes::{Beginning, Charge, MESSAGES, Turn, TurnLimits, TwoLevelDrr, message_cost};
-use crate::model::destination::DESTINATION_PART;
+use super::{ClaimedMessage, Settled};
+use crate::env::Clock;
+use crate::lanes::{NoPlace, Places, PlacesMax};
 use crate::model::names::DestinationName;
 use crate::store::{ShardId, ShardLease};
 
 /// Messages that are admitted in one call to the store.
-const ADMISSIONS_PER_CALL_MAX: u32 = 256;
+const ADMISSIONS_PER_CALL_MAX: usize = 256;
 /// What they may be worth together.
 const BYTES_PER_CALL_MAX: u64 = 16 << 20;
-const TURN: TurnLimits =
-    TurnLimits { items_max: ADMISSIONS_PER_CALL_MAX, cost_max: BYTES_PER_CALL_MAX, visits_max: u32::MAX };
-/// Shards share alike, and so do destinations: lanes have had their shares before.
-const WEIGHT: u32 = 1;
+/// Calls to the store at once.
+const CALLS_MAX: usize = 2;
+/// How long a claim waits for the store. After that its message goes back to its line, where it may expire, be
+/// cancelled, or be overtaken by a pause.
+pub(super) const CLAIM_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// What may be between claim and outcome at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Places {
-    /// Messages.
-    pub(super) messages: usize,
-    /// Their bodies and headers; one that is larger has all of it, and alone.
-    pub(super) bytes: u64,
-}
-
-/// Claims of one lease, in the order in which they got their places.
-pub(super) struct Group<C = Claim> {
-    /// Under which they were claimed.
-    pub(super) lease: ShardLease,
-    /// What was known about the time when they were.
-    pub(super) latest: Latest,
-    /// The claims.
-    pub(super) claims: VecDeque<C>,
-}
-
-/// The places, and the lines before them.
-pub(super) struct Entrance {
+/// The places of a runtime; clones share them.
+#[derive(Clone)]
+pub struct Entrance {
     shared: Arc<Shared>,
-    /// Held by the one that is taking places.
-    taking: tokio::sync::Mutex<()>,
 }
 
 struct Shared {
-    lines: Mutex<Lines<Claim>>,
-    /// Something was given back.
-    freed: Notify,
+    state: Mutex<State>,
+    clock: Arc<dyn Clock>,
     in_flight: Gauge,
 }
 
+struct State {
+    places: Places<ShardId, DestinationName>,
+    /// How those are told who wait for places.
+    freed: BTreeMap<ShardId, Arc<Notify>>,
+    /// Filled and emptied by each change of places.
+    called: Vec<ShardId>,
+}
+
 impl Entrance {
-    pub(super) fn new(places: Places, in_flight: Gauge) -> Self {
-        let shared = Shared { lines: Mutex::new(Lines::new(places)), freed: Notify::new(), in_flight };
-        Self { shared: Arc::new(shared), taking: tokio::sync::Mutex::default() }
+    /// So many places, none of them taken.
+    ///
+    /// # Panics
+    /// If there is not even one.
+    pub(crate) fn new(max: PlacesMax, clock: Arc<dyn Clock>, in_flight: Gauge) -> Self {
+        let state = State { places: Places::new(max), freed: BTreeMap::new(), called: Vec::new() };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), clock, in_flight }) }
     }
 
-    /// Claims stand in their shard's line.
-    pub(super) fn wait(&self, group: Group) {
-        self.shared.lines().push(group);
+    /// A shard's seat. A shard has one at a time.
+    pub(crate) fn seat(&self, shard: ShardId) -> Seat {
+        let freed = Arc::new(Notify::new());
+        self.shared.state().freed.insert(shard, Arc::clone(&freed));
+        Seat { shared: Arc::clone(&self.shared), shard, freed }
     }
 
-    /// Waits for a place, then takes as many as are free, for the claims of the shard whose turn it is; `None` if no
-    /// claim waits.
-    pub(super) async fn take(&self) -> Option<Group> {
-        let _alone = self.taking.lock().await;
-        loop {
-            {
-                let mut lines = self.shared.lines();
-                if let Some(mut group) = lines.take() {
-                    for claim in &mut group.claims {
-                        claim.enter(InFlight::new(Arc::clone(&self.shared), claim));
-                    }
-                    return Some(group);
-                }
-                if lines.waiting == 0 {
-                    return None;
-                }
-            }
-            self.shared.freed.notified().await;
-        }
-    }
-
-    /// Claims of this lease that have no place yet settle as they came.
-    pub(super) fn give_back(&self, lease: ShardLease) {
-        let given_back = self.shared.lines().remove(lease);
-        drop(given_back);
-        self.shared.freed.notify_one();
+    /// Messages that have a place.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.shared.state().places.in_flight()
     }
 }
 
 impl Shared {
-    fn lines(&self) -> MutexGuard<'_, Lines<Claim>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Tells those whose turn it may be.
+    fn call(&mut self) {
+        for shard in self.called.drain(..) {
+            if let Some(freed) = self.freed.get(&shard) {
+                freed.notify_one();
+            }
+        }
+    }
+}
+
+/// Where a shard takes its places.
+pub struct Seat {
+    shared: Arc<Shared>,
+    shard: ShardId,
+    freed: Arc<Notify>,
+}
+
+impl Seat {
+    /// Takes a place. `waited` says that the message was refused one for its bytes before.
+    pub fn take(&self, destination: &DestinationName, bytes: u32, waited: bool) -> Result<Place, NoPlace> {
+        let now = self.shared.clock.monotonic();
+        let mut state = self.shared.state();
+        let State { places, called, .. } = &mut *state;
+        let taken = places.take(self.shard, destination, bytes, waited, now, called);
+        state.call();
+        drop(state);
+        taken.map(|()| {
+            self.shared.in_flight.increment(1);
+            Place { shared: Arc::clone(&self.shared), destination: destination.clone(), bytes }
+        })
+    }
+
+    /// How many more messages may go to a destination, as far as that one is concerned.
+    pub fn room_there(&self, destination: &DestinationName) -> usize {
+        let now = self.shared.clock.monotonic();
+        self.shared.state().places.room_there(self.shard, destination, now)
+    }
+
+    /// Whether a destination that has nothing in flight would get a place.
+    pub fn has_reserve(&self) -> bool {
+        self.shared.state().places.has_reserve()
+    }
+
+    /// What waited for bytes to a destination is not to be sent any more.
+    pub fn wait_no_longer(&self, destination: &DestinationName) {
+        self.shared.state().places.wait_no_longer(self.shard, destination);
+    }
+
+    /// The shard wants no more places than it has, but for what waits for bytes or a destination.
+    pub fn rest(&self) {
+        let mut state = self.shared.state();
+        let State { places, called, .. } = &mut *state;
+        places.rest(self.shard, called);
+        state.call();
+    }
+
+    /// Returns once there may be a place for what was refused.
+    pub async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        let State { places, called, .. } = &mut *state;
+        places.leave(self.shard, called);
+        state.call();
+        if state.freed.get(&self.shard).is_some_and(|freed| Arc::ptr_eq(freed, &self.freed)) {
+            state.freed.remove(&self.shard);
+        }
     }
 }
 
 /// One of the places between claim and outcome.
-pub(super) struct InFlight {
+pub struct Place {
     shared: Arc<Shared>,
     destination: DestinationName,
     bytes: u32,
 }
 
-impl InFlight {
-    /// The place that was taken for a claim.
-    fn new(shared: Arc<Shared>, claim: &Claim) -> Self {
-        shared.in_flight.increment(1);
-        Self { shared, destination: claim.message.destination.clone(), bytes: claim.message.bytes }
+impl std::fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Place").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
-impl Drop for InFlight {
+impl Drop for Place {
     fn drop(&mut self) {
         self.shared.in_flight.decrement(1);
-        self.shared.lines().free(&self.destination, self.bytes);
-        self.shared.freed.notify_one();
+        let mut state = self.shared.state();
+        let State { places, called, .. } = &mut *state;
+        places.give_back(&self.destination, self.bytes, called);
+        state.call();
     }
 }
 
-/// What waits for a place.
-trait Weighed {
-    /// Its size.
-    fn bytes(&self) -> u32;
-    /// Where it goes.
-    fn destination(&self) -> &DestinationName;
+/// Claims of one lease that are to be admitted together.
+pub(super) struct Group {
+    /// Under which they were claimed.
+    pub(super) lease: ShardLease,
+    /// What was known about the time when the last of them was.
+    pub(super) latest: Latest,
+    /// The claims.
+    pub(super) claims: Vec<Claim>,
 }
 
-impl Weighed for Claim {
-    fn bytes(&self) -> u32 {
-        self.message.bytes
-    }
-
-    fn destination(&self) -> &DestinationName {
-        &self.message.destination
-    }
+/// Claims that wait for whoever asks the store.
+pub(super) struct Line {
+    lines: Mutex<Lines>,
+    calls: Semaphore,
 }
 
-/// What waits, by shard and destination, and what has a place.
-struct Lines<C> {
-    places: Places,
-    /// What one destination may have.
-    of_destination_max: usize,
-    messages: usize,
-    bytes: u64,
-    waiting: usize,
-    /// By shard, and by the destinations of each. A line is active while somebody stands in it, unless it is among
-    /// `full`.
-    drr: TwoLevelDrr<ShardId, usize>,
-    numbers: HashMap<(ShardId, DestinationName), usize>,
-    lines: Vec<Line<C>>,
-    destinations: HashMap<DestinationName, InFlightThere>,
-}
-
-/// What a shard has waiting for one destination.
-struct Line<C> {
-    shard: ShardId,
-    destination: DestinationName,
-    waiting: VecDeque<(ShardLease, Latest, C)>,
-}
-
-/// What is in flight to one destination.
+/// By the shard and the epoch that they were claimed under; none is empty. Leases take turns.
 #[derive(Default)]
-struct InFlightThere {
-    messages: usize,
-    /// Lines that stand still because it has all that it may have.
-    full: Vec<usize>,
+struct Lines {
+    lines: HashMap<(ShardId, u64), VecDeque<Waiting>>,
+    turns: VecDeque<(ShardId, u64)>,
 }
 
-impl<C: Weighed> Lines<C> {
-    fn new(places: Places) -> Self {
-        Self {
-            places,
-            of_destination_max: (places.messages / DESTINATION_PART).max(1),
-            messages: 0,
-            bytes: 0,
-            waiting: 0,
-            drr: TwoLevelDrr::new(MESSAGES, Beginning::Fresh),
-            numbers: HashMap::new(),
-            lines: Vec::new(),
-            destinations: HashMap::new(),
-        }
+struct Waiting {
+    lease: ShardLease,
+    latest: Latest,
+    claim: Claim,
+}
+
+impl Line {
+    /// Nobody waits.
+    pub(super) fn new() -> Self {
+        Self { lines: Mutex::default(), calls: Semaphore::new(CALLS_MAX) }
     }
 
-    fn push(&mut self, group: Group<C>) {
-        let shard = group.lease.shard;
-        for claim in group.claims {
-            let number = self.line_of(shard, claim.destination());
-            self.lines[number].waiting.push_back((group.lease, group.latest, claim));
-            self.waiting += 1;
-            self.activate(number);
-        }
+    /// Asks nothing as long as this is held.
+    #[cfg(test)]
+    pub(super) async fn hold_calls(&self) -> SemaphorePermit<'_> {
+        self.calls.acquire_many(u32::try_from(CALLS_MAX).unwrap()).await.unwrap()
     }
 
-    /// The next claims that get places, all of one lease; `None` if there is no claim or no place for one.
-    fn take(&mut self) -> Option<Group<C>> {
-        let mut turn = TURN.begin();
-        let mut taken: Option<Group<C>> = None;
-        while let Some(number) = self.drr.next(&mut turn) {
-            let is_of_another = taken.as_ref().is_some_and(|group| group.lease.shard != self.lines[number].shard);
-            if is_of_another || !self.serve(number, &mut turn, &mut taken) {
-                break;
+    /// Claims stand in line.
+    pub(super) fn wait(&self, lease: ShardLease, latest: Latest, claims: Vec<Claim>) {
+        let key = (lease.shard, lease.epoch);
+        let mut lines = self.lines();
+        let Lines { lines, turns } = &mut *lines;
+        if claims.is_empty() {
+            return;
+        }
+        let line = lines.entry(key).or_default();
+        if line.is_empty() {
+            turns.push_back(key);
+        }
+        line.extend(claims.into_iter().map(|claim| Waiting { lease, latest, claim }));
+    }
+
+    /// The next claims that the store is asked about, with the right to ask; `None` if no claim waits.
+    pub(super) async fn next(&self) -> Option<(Group, SemaphorePermit<'_>)> {
+        let call = self.calls.acquire().await.expect("calls are never closed");
+        let group = self.lines().take()?;
+        Some((group, call))
+    }
+
+    /// Takes out what waits under a lease and is to be called back. It settles as [`Settled::Recalled`].
+    pub(super) fn recall(&self, lease: ShardLease, is_called_back: impl Fn(&ClaimedMessage, Duration) -> bool) {
+        let mut recalled = Vec::new();
+        {
+            let mut lines = self.lines();
+            let Lines { lines, turns } = &mut *lines;
+            let key = (lease.shard, lease.epoch);
+            let Some(line) = lines.get_mut(&key) else { return };
+            for waiting in std::mem::take(line) {
+                if is_called_back(&waiting.claim.message, waiting.claim.since) {
+                    recalled.push(waiting.claim);
+                } else {
+                    line.push_back(waiting);
+                }
+            }
+            if line.is_empty() {
+                lines.remove(&key);
+                turns.retain(|turn| *turn != key);
             }
         }
-        taken
+        recalled.into_iter().for_each(|claim| claim.settle(Settled::Recalled));
     }
 
-    /// Gives places to a line whose visit it is. `false` if nobody else is to be looked at now.
-    fn serve(&mut self, number: usize, turn: &mut Turn, taken: &mut Option<Group<C>>) -> bool {
-        loop {
-            let Some((lease, latest, claim)) = self.lines[number].waiting.front() else {
-                self.drr.deactivate(number);
-                return true;
-            };
-            let (lease, latest, bytes) = (*lease, *latest, claim.bytes());
-            if taken.as_ref().is_some_and(|group| group.lease.epoch != lease.epoch) || !self.has_place(bytes) {
-                return false;
-            }
-            let there = self.destinations.entry(self.lines[number].destination.clone()).or_default();
-            if there.messages >= self.of_destination_max {
-                there.full.push(number);
-                self.drr.deactivate(number);
-                return true;
-            }
-            match self.drr.charge(turn, message_cost(bytes)) {
-                Charge::Served => {}
-                Charge::VisitOver => return true,
-                Charge::TurnOver => return false,
-            }
-            there.messages += 1;
-            self.messages += 1;
-            self.bytes += self.accounted(bytes);
-            self.waiting -= 1;
-            let (_, _, claim) = self.lines[number].waiting.pop_front().expect("it was just looked at");
-            let group = taken.get_or_insert_with(|| Group { lease, latest, claims: VecDeque::new() });
-            group.latest = latest;
-            group.claims.push_back(claim);
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    /// The next claims, all of one lease; `None` if no claim waits.
+    fn take(&mut self) -> Option<Group> {
+        let key = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&key).expect("whose turn it is has somebody in line");
+        let (mut claims, mut bytes) = (Vec::new(), 0);
+        let (lease, mut latest) = line.front().map(|first| (first.lease, first.latest)).expect("no line is empty");
+        while claims.len() < ADMISSIONS_PER_CALL_MAX && (claims.is_empty() || bytes < BYTES_PER_CALL_MAX) {
+            let Some(next) = line.pop_front() else { break };
+            bytes += u64::from(next.claim.message.bytes);
+            latest = next.latest;
+            claims.push(next.claim);
         }
-    }
-
-    /// A place is free again.
-    fn free(&mut self, destination: &DestinationName, bytes: u32) {
-        self.messages -= 1;
-        self.bytes -= self.accounted(bytes);
-        let there = self.destinations.get_mut(destination).expect("something is in flight to it");
-        there.messages -= 1;
-        for number in std::mem::take(&mut there.full) {
-            self.activate(number);
+        if line.is_empty() {
+            self.lines.remove(&key);
+        } else {
+            self.turns.push_back(key);
         }
-    }
-
-    /// Takes out what waits under a lease.
-    fn remove(&mut self, lease: ShardLease) -> Vec<C> {
-        let is_its = |held: &ShardLease| (held.shard, held.epoch) == (lease.shard, lease.epoch);
-        let mut removed = Vec::new();
-        for line in &mut self.lines {
-            if line.shard == lease.shard {
-                let (its, others): (VecDeque<_>, VecDeque<_>) =
-                    std::mem::take(&mut line.waiting).into_iter().partition(|(held, _, _)| is_its(held));
-                line.waiting = others;
-                removed.extend(its.into_iter().map(|(_, _, claim)| claim));
-            }
-        }
-        self.waiting -= removed.len();
-        removed
-    }
-
-    fn line_of(&mut self, shard: ShardId, destination: &DestinationName) -> usize {
-        if let Some(number) = self.numbers.get(&(shard, destination.clone())) {
-            return *number;
-        }
-        let number = self.lines.len();
-        self.numbers.insert((shard, destination.clone()), number);
-        self.lines.push(Line { shard, destination: destination.clone(), waiting: VecDeque::new() });
-        self.drr.set_group_weight(shard, WEIGHT);
-        self.drr.set_weight(&shard, number, WEIGHT);
-        number
-    }
-
-    /// A line takes part, unless it waits for its destination.
-    fn activate(&mut self, number: usize) {
-        let there = self.destinations.get(&self.lines[number].destination);
-        if there.is_none_or(|there| !there.full.contains(&number)) {
-            self.drr.activate(number);
-        }
-    }
-
-    fn has_place(&self, bytes: u32) -> bool {
-        self.messages < self.places.messages && self.bytes + self.accounted(bytes) <= self.places.bytes
-    }
-
-    fn accounted(&self, bytes: u32) -> u64 {
-        u64::from(bytes).min(self.places.bytes)
+        Some(Group { lease, latest, claims })
     }
 }
 

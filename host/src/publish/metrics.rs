@@ -15,6 +15,7 @@ const SECONDS: &str = "forebay_publish_seconds";
 const DENIED: &str = "forebay_publish_denied_total";
 /// What all packs' flows are called in labels: packs come while hosts serve.
 pub(super) const FLOW: &str = "flow";
+const ADMISSION_WAIT: &str = "forebay_publish_admission_wait_seconds";
 const IN_FLIGHT: &str = "forebay_publish_in_flight";
 
 /// Says what the metrics of this module mean.
@@ -23,6 +24,12 @@ pub fn describe() {
     describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time of a publish attempt from call to verdict");
     describe_counter!(DENIED, "Publish attempts that the guard against forged destinations refused");
     describe_gauge!(IN_FLIGHT, "Messages between claim and outcome");
+    describe_histogram!(ADMISSION_WAIT, metrics::Unit::Seconds, "From a claim to its publish admission");
+}
+
+/// Messages between claim and outcome.
+pub(super) fn admission_wait() -> Histogram {
+    histogram!(ADMISSION_WAIT)
 }
 
 /// Messages between claim and outcome.

@@ -7,8 +7,9 @@
 //! - Every message settles exactly once.
 //! - Addresses are checked when they are dialled, on every attempt.
 //!
-//! What does not happen here: choosing what is due, fairness and the lanes' limits are the timeline's, which hands over
-//! what it has claimed; a destination that fails is reported to it, never held back here.
+//! What does not happen here: choosing what is due, fairness and the lanes' limits are the timeline's, which takes a
+//! place for each message and hands over what it has claimed; a destination that fails is reported to it, never held
+//! back here.
 
 mod adapter;
 mod batch;
@@ -31,10 +32,10 @@ mod tests;
 
 pub use adapter::check_secret;
 pub use adapter::{NativeAnswer, NativeCall};
+pub use entrance::{Entrance, Place, Seat};
 pub use metrics::describe;
 pub use reliance::Reliance;
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,13 +47,13 @@ use tokio_util::task::TaskTracker;
 use adapter::{Adapter, HttpDestination, NativeAdapter};
 use batch::Engine;
 use claim::{Claim, Latest};
-use entrance::{Entrance, Group, Places};
+use entrance::{CLAIM_WAIT_MAX, Line};
 use http::{HttpAdapter, HttpLimits};
 use outcomes::Outcomes;
 use routes::{MakeAdapter, Routes};
 
 use crate::env::{self, Env};
-use crate::lanes::Verdict;
+use crate::lanes::{PlacesMax, Verdict};
 use crate::model::destination::{Destination, Destinations};
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
@@ -60,7 +61,7 @@ use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::outbound::{self, Channels, Guard};
 use crate::secrets::Secrets;
-use crate::store::{ShardLease, Store};
+use crate::store::{ShardId, ShardLease, Store};
 
 /// How destinations are called.
 #[derive(Debug, Clone)]
@@ -126,6 +127,8 @@ pub enum Settled {
     TooLate,
     /// Not admitted: the store could not do it now. It is as it was before the claim.
     NotAdmitted,
+    /// Not admitted: it was called back, or has waited too long. It is as it was before the claim.
+    Recalled,
     /// Admitted, and its outcome is durable.
     Outcome {
         /// What it made of the message.
@@ -156,6 +159,7 @@ pub struct PublishLoad {
 #[derive(Clone)]
 pub struct Publisher {
     engine: Arc<Engine>,
+    entrance: Entrance,
     channels: Channels,
     /// What calls destinations; `None` where they are functions of this process.
     http: Option<Arc<HttpAdapter>>,
@@ -190,7 +194,7 @@ impl Publisher {
             let (http, secrets) = (Arc::clone(&calling), secrets.clone());
             Box::new(HttpDestination { http, secrets, destination: destination.clone() })
         };
-        let places = Places { messages: options.in_flight_max, bytes: options.in_flight_bytes_max };
+        let places = PlacesMax { messages: options.in_flight_max, bytes: options.in_flight_bytes_max };
         let publisher = Self::with(destinations, Box::new(adapter), places, store, env);
         let (channels, idle_connections_max) = (http.channels(), options.idle_connections_max);
         Ok(Self { channels, http: Some(http), idle_connections_max, ..publisher })
@@ -208,17 +212,18 @@ impl Publisher {
         let adapter =
             move |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(&call) }) };
         // No body is loaded for them.
-        let places = Places { messages: in_flight_max, bytes: u64::MAX };
+        let places = PlacesMax { messages: in_flight_max, bytes: u64::MAX };
         Self::with(destinations, Box::new(adapter), places, store, env)
     }
 
-    fn with(destinations: &Destinations, adapter: MakeAdapter, places: Places, store: Store, env: Env) -> Self {
-        assert!(places.messages > 0 && places.bytes > 0, "with no place in flight nothing is ever published");
+    fn with(destinations: &Destinations, adapter: MakeAdapter, places: PlacesMax, store: Store, env: Env) -> Self {
         let routes = Routes::new(destinations, adapter);
         let outcomes = Outcomes::new(store.clone());
-        let entrance = Entrance::new(places, metrics::in_flight());
+        let entrance = Entrance::new(places, Arc::clone(&env.clock), metrics::in_flight());
+        let (line, admission_wait) = (Line::new(), metrics::admission_wait());
         Self {
-            engine: Arc::new(Engine { store, env, outcomes, entrance, routes }),
+            engine: Arc::new(Engine { store, env, outcomes, line, admission_wait, routes }),
+            entrance,
             channels: Channels::default(),
             http: None,
             in_flight_max: places.messages,
@@ -243,6 +248,11 @@ impl Publisher {
         http.check(destination).map_err(|error| error.to_string())
     }
 
+    /// Where a shard takes places in flight. It has one seat at a time.
+    pub fn seat(&self, shard: ShardId) -> Seat {
+        self.entrance.seat(shard)
+    }
+
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
     /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not
     /// on its way by the end of `reliance` is not sent.
@@ -252,34 +262,45 @@ impl Publisher {
         &self,
         lease: ShardLease,
         reliance: Reliance,
-        batch: Vec<ClaimedMessage>,
+        batch: Vec<(ClaimedMessage, Place)>,
         latest: Timestamp,
         settled: mpsc::Sender<Settlement>,
     ) {
-        let latest = Latest::at(latest, &*self.engine.env.clock);
-        let mut waiting = VecDeque::with_capacity(batch.len());
-        for message in batch {
+        let clock = &*self.engine.env.clock;
+        let (latest, now) = (Latest::at(latest, clock), clock.monotonic());
+        let mut waiting = Vec::with_capacity(batch.len());
+        for (message, place) in batch {
             match self.engine.routes.to(&message.destination) {
                 Some(route) => {
-                    let reliance = reliance.clone();
-                    waiting.push_back(Claim::new(message, route, reliance, settled.clone(), self.unsettled.token()));
+                    let (reliance, settled) = (reliance.clone(), settled.clone());
+                    let unsettled = self.unsettled.token();
+                    waiting.push(Claim::new((message, place), route, reliance, now, settled, unsettled));
                 }
-                None => claim::send(&settled, &message, Settled::NotAdmitted),
+                None => {
+                    drop(place);
+                    claim::send(&settled, &message, Settled::NotAdmitted);
+                }
             }
         }
-        self.engine.entrance.wait(Group { lease, latest, claims: waiting });
+        self.engine.line.wait(lease, latest, waiting);
         env::spawn_on(&self.runtime, "publish batch", Arc::clone(&self.engine).publish());
+    }
+
+    /// Calls back what was handed over under a lease and is not being admitted yet, as far as `is_meant` says so: it
+    /// settles as it came, and no attempt is spent.
+    pub fn recall(&self, lease: ShardLease, is_meant: impl Fn(&ClaimedMessage) -> bool) {
+        self.engine.line.recall(lease, |message, _| is_meant(message));
+    }
+
+    /// Calls back what was handed over under a lease and has waited too long for its admission.
+    pub fn recall_late(&self, lease: ShardLease) {
+        let now = self.engine.env.clock.monotonic();
+        self.engine.line.recall(lease, |_, since| now.saturating_sub(since) > CLAIM_WAIT_MAX);
     }
 
     /// What this host lacks for every attempt at a tenant's messages to a destination, if it lacks anything.
     pub fn obstacle(&self, namespace: &Namespace, destination: &DestinationName) -> Option<String> {
         self.engine.routes.to(destination)?.adapter.obstacle(namespace)
-    }
-
-    /// Gives back what was handed over under a lease and waits for a place in flight: its shard is about to be given
-    /// up.
-    pub fn give_back(&self, lease: ShardLease) {
-        self.engine.entrance.give_back(lease);
     }
 
     /// What it holds at the moment.

@@ -101,8 +101,18 @@ impl Fixture {
 
     fn begin(&self, batch: Vec<ClaimedMessage>) -> mpsc::Receiver<Settlement> {
         let (settled_in, settled) = mpsc::channel(batch.len().max(1));
-        self.publisher.publish(self.lease, self.relied_on(), batch, START, settled_in);
+        self.publisher.publish(self.lease, self.relied_on(), self.placed(batch), START, settled_in);
         settled
+    }
+
+    /// With a place for each, of which there are enough.
+    fn placed(&self, batch: Vec<ClaimedMessage>) -> Vec<(ClaimedMessage, Place)> {
+        let seat = self.publisher.seat(self.lease.shard);
+        let placed = |message: ClaimedMessage| {
+            let place = seat.take(&message.destination, message.bytes, false).expect("there is a place");
+            (message, place)
+        };
+        batch.into_iter().map(placed).collect()
     }
 
     fn relied_on(&self) -> Reliance {
@@ -146,9 +156,7 @@ fn collect(settled: &mut mpsc::Receiver<Settlement>) -> BTreeMap<MessageId, Sett
 fn after(settled: Settled) -> AfterAttempt {
     match settled {
         Settled::Outcome { after, .. } => after,
-        other @ (Settled::Moved | Settled::Fenced | Settled::TooLate | Settled::NotAdmitted | Settled::Unrecorded) => {
-            panic!("{other:?}")
-        }
+        other => panic!("{other:?}"),
     }
 }
 
@@ -255,7 +263,8 @@ async fn an_owner_that_is_stopped_between_admission_and_call_does_not_send_what_
     let mut lease = fixture.lease;
     let begin = |lease, reliance, message: &ClaimedMessage| {
         let (settled_in, settled) = mpsc::channel(1);
-        fixture.publisher.publish(lease, reliance, vec![message.clone()], fixture.shared.env.now(), settled_in);
+        let batch = fixture.placed(vec![message.clone()]);
+        fixture.publisher.publish(lease, reliance, batch, fixture.shared.env.now(), settled_in);
         settled
     };
     // At each of its looks in turn, until there is none between the admission and the call any more.
@@ -311,7 +320,8 @@ async fn an_attempt_that_the_lease_did_not_last_for_is_recorded_as_not_made_whil
     let message = fixture.emit(1).await.remove(0);
     let (settled_in, mut settled) = mpsc::channel(1);
     let over = Reliance::new(|| Duration::ZERO, Arc::clone(&fixture.shared.env.clock));
-    fixture.publisher.publish(fixture.lease, over, vec![message.clone()], START, settled_in);
+    let batch = fixture.placed(vec![message.clone()]);
+    fixture.publisher.publish(fixture.lease, over, batch, START, settled_in);
     assert!(matches!(after(settled.recv().await.unwrap().result), AfterAttempt::RetryAt(_)));
     let stored = fixture.stored(message.id).await;
     assert_eq!((stored.summary.entry.state, stored.uncertain_attempts), (MessageState::RetryWait, 0));
@@ -572,61 +582,36 @@ async fn a_message_to_a_destination_that_is_not_configured_waits() {
     assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
 }
 
-// LAN-1, WRK-2
+// TL-4, LAN-3
 #[tokio::test]
-async fn no_more_than_the_limit_is_in_flight_and_the_rest_can_still_be_cancelled() {
-    let permits = Arc::new(Semaphore::new(0));
-    let answer = Answer::held(&permits);
-    let mut sink = Sink::start(move |_| answer.clone()).await;
-    // Of which one destination has half.
-    let fixture = Fixture::with(destination(&sink), options(4)).await;
+async fn what_is_called_back_before_its_admission_is_as_it_was_and_its_place_is_free() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    // All calls of the store are others'.
+    let fixture = Fixture::with(destination(&sink), options(64)).await;
+    let calls = fixture.publisher.engine.line.hold_calls().await;
     let batch = fixture.emit(5).await;
     let mut settled = fixture.begin(batch.clone());
-    sink.next().await;
-    sink.next().await;
-
-    assert!(sink.received.try_recv().is_err());
-    for waiting in &batch[2..] {
-        assert_eq!(fixture.store.cancel(waiting.id, START).await.unwrap(), Cancelled::Cancelled);
-    }
-    permits.add_permits(2);
-    fixture.publisher.drain().await;
-    let settled = collect(&mut settled);
-    assert!(batch[..2].iter().all(|message| after(settled[&message.id]) == AfterAttempt::Published));
-    assert!(batch[2..].iter().all(|message| settled[&message.id] == Settled::Moved));
-    assert!(sink.received.try_recv().is_err(), "a cancelled one was never sent");
-}
-
-// TL-4
-#[tokio::test]
-async fn a_shard_that_is_given_up_has_back_what_waits_for_a_place_and_nothing_more_of_it_is_admitted() {
-    let permits = Arc::new(Semaphore::new(0));
-    let answer = Answer::held(&permits);
-    let mut sink = Sink::start(move |_| answer.clone()).await;
-    let fixture = Fixture::with(destination(&sink), options(2)).await;
-    let batch = fixture.emit(5).await;
-    let mut settled = fixture.begin(batch.clone());
-    let id_of = |received: Received| received.header("webhook-id").unwrap().to_owned();
-    let mut called = vec![id_of(sink.next().await)];
-    // Of another lease, nothing is given back.
-    fixture.publisher.give_back(ShardLease { epoch: fixture.lease.epoch + 1, ..fixture.lease });
+    // Of another lease, or where nobody is meant, nothing is called back.
+    fixture.publisher.recall(ShardLease { epoch: fixture.lease.epoch + 1, ..fixture.lease }, |_| true);
+    fixture.publisher.recall(fixture.lease, |_| false);
+    fixture.publisher.recall_late(fixture.lease);
     assert!(settled.try_recv().is_err());
-    fixture.publisher.give_back(fixture.lease);
-    permits.add_permits(5);
+    fixture.publisher.recall(fixture.lease, |message| message.id == batch[2].id);
+    assert_eq!(settled.recv().await.unwrap().id, batch[2].id);
+    // And what has waited for too long goes back by itself.
+    fixture.shared.advance(CLAIM_WAIT_MAX + Duration::from_millis(1));
+    fixture.publisher.recall_late(fixture.lease);
+    for _ in 0..4 {
+        assert_eq!(settled.recv().await.unwrap().result, Settled::Recalled);
+    }
+    assert_eq!(fixture.publisher.entrance.in_flight(), 0);
+    drop(calls);
     fixture.publisher.drain().await;
-    while let Ok(received) = sink.received.try_recv() {
-        called.push(id_of(received));
+    for message in &batch {
+        let entry = fixture.stored(message.id).await.summary.entry;
+        assert_eq!((entry.state, entry.attempt), (MessageState::Scheduled, 0));
     }
-    let settled = collect(&mut settled);
-    assert_eq!((settled.len(), called.len() <= 2), (5, true));
-    for (id, settled) in settled {
-        let entry = fixture.stored(id).await.summary.entry;
-        if called.contains(&id.to_string()) {
-            assert_eq!((after(settled), entry.state), (AfterAttempt::Published, MessageState::Published));
-        } else {
-            assert_eq!((settled, entry.state, entry.attempt), (Settled::NotAdmitted, MessageState::Scheduled, 0));
-        }
-    }
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
 
 // LAN-2
@@ -637,7 +622,7 @@ async fn a_destination_that_does_not_answer_holds_up_no_other() {
     let mut tarpit = Sink::start(move |_| answer.clone()).await;
     let sink = Sink::start(|_| Answer::status(200)).await;
     let stuck = Destination { name: "tarpit".parse().unwrap(), ..destination(&tarpit) };
-    let fixture = Fixture::with_all(vec![stuck, destination(&sink)], options(64)).await;
+    let fixture = Fixture::with_all(vec![stuck, destination(&sink)], options(128)).await;
     let mut batch = fixture.emit_to("tarpit", 8).await;
     batch.extend(fixture.emit(40).await);
     let mut settled = fixture.begin(batch);
@@ -672,7 +657,7 @@ async fn storm(seed: u64) {
         _ => Answer::status(200),
     };
     let sink = Sink::start(answer).await;
-    let fixture = Fixture::with(destination(&sink), options(24)).await;
+    let fixture = Fixture::with(destination(&sink), options(2 * BATCHES * BATCH)).await;
     let mut chance = StdRng::seed_from_u64(seed);
     let takeover = chance.random_range(0..BATCHES * 2);
     let mut all = Vec::new();
@@ -698,7 +683,7 @@ async fn storm(seed: u64) {
             Settled::Outcome { after, .. } => state == after.state(),
             Settled::Moved => state == MessageState::Cancelled,
             Settled::Unrecorded => state == MessageState::Publishing,
-            Settled::Fenced | Settled::TooLate | Settled::NotAdmitted => {
+            Settled::Fenced | Settled::TooLate | Settled::NotAdmitted | Settled::Recalled => {
                 matches!(state, MessageState::Scheduled | MessageState::Cancelled)
             }
         };

@@ -125,7 +125,7 @@ pub const PACKET_BYTES_MIN: u64 = 32 * 1024 * 1024;
 /// What it better takes: groups of events come in one packet too.
 pub const PACKET_BYTES_ADVISED: u64 = 64 * 1024 * 1024;
 
-/// What goes into a packet beside the largest value of a row.
+/// Room in a packet for the rest of a row, besides its largest value.
 pub const PACKET_MARGIN_BYTES: u64 = 1024 * 1024;
 
 /// A handle to the store; clones share it. When the last one is dropped, what is queued is still done, and the store
@@ -186,7 +186,7 @@ impl Store {
         self.packet_bytes
     }
 
-    /// Refuses what goes into no packet: the server would hang up on everybody who comes with it.
+    /// Refuses a value that fits into no packet: the server would drop the connection, and its whole group with it.
     fn fits(&self, bytes: usize) -> Result<(), StoreError> {
         match self.packet_bytes {
             Some(packet) if bytes as u64 + PACKET_MARGIN_BYTES > packet => Err(StoreError::Unstorable(format!(
@@ -221,7 +221,7 @@ impl Store {
         let mut reader = self.reader().await?;
         reader.connection().fetch_optional("SELECT 1 FROM shard LIMIT 1", values![]).await?;
         drop(reader);
-        self.writer.control(Control::Probe).await
+        self.writer.control(|reply| Control::Probe((), reply)).await
     }
 
     /// Finishes what is queued, folds the write-ahead log into the database, and closes. Later calls fail.

@@ -174,7 +174,7 @@ impl Actor {
         self.tell(&reason, if pause.is_some() { AfterTrouble::OpenedAt(at) } else { AfterTrouble::Down });
         if let Some(lease) = shard.remains.lease() {
             // What has no place in flight yet is not waited for.
-            shard.publisher.give_back(lease);
+            shard.publisher.recall(lease, |_| true);
         }
         // Not even a stop goes on before that: whoever waits for it believes the index closed.
         shard.remains.cleared_away().await;

@@ -1,22 +1,26 @@
 //! Claims: what a shard has given to the publisher and has not heard of again, or does not know the end of.
 //!
-//! A claim is reversible and costs no attempt: it takes permits and moves the message from its line to what is in
-//! flight. It ends with its settlement, whatever the feed has said about the message meanwhile. A message that the feed
-//! has told of anew is *superseded*: its claim's end then says nothing about the message any more.
+//! A claim is reversible and costs no attempt: it takes permits and a place in flight, and moves the message from its
+//! line to what is in flight. Where there is no place, nothing is claimed: the message stays in its line, and its lane
+//! keeps its turn. A claim ends with its settlement, whatever the feed has said about the message meanwhile. A message
+//! that the feed has told of anew is *superseded*: its claim's end then says nothing about the message any more.
+
+mod pick;
+
+pub(super) use pick::Turned;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clock::Interval;
 use super::database::Broken;
 use super::index::{Index, Step};
 use super::keys::{ClaimKey, LaneNumber};
-use super::schedule::{self, Schedule};
-use super::values::{Entry, Place};
-use crate::lanes::{Charge, Permit, Turn, Verdict, message_cost};
+use super::schedule::Schedule;
+use super::values::{self, Entry};
+use crate::lanes::{Permit, Verdict};
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
-use crate::publish::{ClaimedMessage, Settled, Settlement};
+use crate::publish::{ClaimedMessage, Place, Settled, Settlement};
 
 /// The longest that a destination's wish holds its lane.
 const LANE_BACKOFF_MAX: Duration = Duration::from_secs(3_600);
@@ -51,6 +55,7 @@ pub(super) struct Claims {
 #[derive(Debug)]
 pub(super) struct Picked {
     pub message: ClaimedMessage,
+    place: Place,
     claim: Claim,
     /// How long its lane had waited to be served.
     gap: Duration,
@@ -66,13 +71,6 @@ impl Picked {
     pub(super) fn eligible_at(&self) -> Timestamp {
         self.claim.entry.eligible_at
     }
-}
-
-/// How a visit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Visit {
-    Over,
-    TurnOver,
 }
 
 /// What the end of a claim makes of its message.
@@ -137,6 +135,11 @@ impl Claims {
         self.claims.values().filter(|claim| claim.permit.is_none()).map(|claim| claim.since).min()
     }
 
+    /// Whether a message is claimed.
+    pub(super) fn has(&self, key: &ClaimKey) -> bool {
+        self.claims.contains_key(key)
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.claims.len()
@@ -182,7 +185,7 @@ impl Claims {
     ) -> Result<(), Broken> {
         step.take_over(entry)?;
         schedule.inherit(entry.lane);
-        let (entry, epoch) = (Entry { place: Place::Line, ..*entry }, step.epoch());
+        let (entry, epoch) = (Entry { place: values::Place::Line, ..*entry }, step.epoch());
         let claim = Claim { entry, epoch, superseded: false, since: entry.eligible_at, permit: None };
         self.claims.insert(entry.claim_key(), claim);
         self.unresolved += 1;
@@ -229,88 +232,13 @@ impl Claims {
         Ok(())
     }
 
-    /// Claims what is due and whose turn it is, to be taken up once the step is committed. `true` if the turn ended
-    /// before the lanes did. `is_over` says that the turn's time is: nothing more is claimed in it then.
-    pub(super) fn pick(
-        &self,
-        step: &mut Step<'_>,
-        schedule: &mut Schedule,
-        now: Interval,
-        is_over: impl Fn() -> bool,
-    ) -> Result<(Vec<Picked>, bool), Broken> {
-        let mut turn = schedule::TURN.begin();
-        let mut picked = Vec::new();
-        while self.has_room(picked.len()) {
-            if is_over() {
-                turn.end();
-            }
-            let Some(number) = schedule.drr.next(&mut turn) else {
-                return Ok((picked, !schedule.drr.is_idle()));
-            };
-            if self.visit(step, schedule, number, &mut turn, now, &mut picked)? == Visit::TurnOver {
-                return Ok((picked, true));
-            }
-        }
-        Ok((picked, false))
-    }
-
-    /// Serves the lane whose visit it is for as long as it may be served.
-    fn visit(
-        &self,
-        step: &mut Step<'_>,
-        schedule: &mut Schedule,
-        number: LaneNumber,
-        turn: &mut Turn,
-        now: Interval,
-        picked: &mut Vec<Picked>,
-    ) -> Result<Visit, Broken> {
-        let mut walk = step.walk(number);
-        step.touch(number);
-        while self.has_room(picked.len()) {
-            let Some(head) = walk.head(step)?.filter(|head| head.eligible_at <= now.earliest) else {
-                schedule.deactivate(number);
-                break;
-            };
-            if !schedule.compared.reaches(number, head.position()) {
-                schedule.hold_back(number, now.earliest);
-                break;
-            }
-            let is_late = head.expire_at.is_some_and(|expire_at| expire_at <= now.latest);
-            if !is_late && schedule.held(number, now.earliest).is_some() {
-                schedule.hold_back(number, now.earliest);
-                break;
-            }
-            // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
-            match schedule.drr.charge(turn, message_cost(if is_late { 0 } else { head.bytes })) {
-                Charge::Served => {}
-                Charge::VisitOver => break,
-                Charge::TurnOver => return Ok(Visit::TurnOver),
-            }
-            if is_late {
-                step.set_aside(&head)?;
-                continue;
-            }
-            let Ok(permit) = schedule.claim(number, head.bytes, now.earliest) else {
-                // It would be too large beside what is in flight.
-                schedule.deactivate(number);
-                break;
-            };
-            step.claim(&head)?;
-            let (epoch, since) = (step.epoch(), now.earliest);
-            let claim = Claim { entry: head, epoch, superseded: false, since, permit: Some(permit) };
-            let gap = schedule.served(number, now.earliest);
-            picked.push(Picked { message: claimed_message(step, &head), claim, gap });
-        }
-        Ok(Visit::Over)
-    }
-
     /// Takes up claims that are in the index now; their messages are for the publisher.
-    pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<ClaimedMessage> {
+    pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<(ClaimedMessage, Place)> {
         let mut messages = Vec::with_capacity(picked.len());
-        for Picked { message, claim, .. } in picked {
+        for Picked { message, place, claim, .. } in picked {
             let before = self.claims.insert(claim.entry.claim_key(), claim);
             assert!(before.is_none(), "a message is claimed once as it stands");
-            messages.push(message);
+            messages.push((message, place));
         }
         messages
     }
@@ -349,15 +277,15 @@ impl Claims {
                     if *gone {
                         // Its gate is what the store says of it, and nothing else. If it could not be set, the next
                         // message finds out again.
-                        schedule.back_off(entry.lane, now + GONE_PAUSE);
+                        schedule.back_off(entry.lane, now + GONE_PAUSE, now);
                     }
                     if let Some(until) = lane_until {
-                        schedule.back_off(entry.lane, (*until).min(now + LANE_BACKOFF_MAX));
+                        schedule.back_off(entry.lane, (*until).min(now + LANE_BACKOFF_MAX), now);
                     }
                     schedule.tried(entry.lane, matches!(after, AfterAttempt::RetryAt(_) | AfterAttempt::Dead), now);
                     Ended::from(*after)
                 }
-                Settled::NotAdmitted | Settled::Fenced => {
+                Settled::NotAdmitted | Settled::Recalled | Settled::Fenced => {
                     sum.refused |= *result == Settled::NotAdmitted;
                     sum.fenced |= *result == Settled::Fenced;
                     Ended::BackAt(entry.eligible_at)
@@ -439,22 +367,12 @@ fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, en
 fn verdict(result: &Settled) -> Verdict {
     match result {
         Settled::Outcome { destination, .. } => *destination,
-        Settled::Moved | Settled::Fenced | Settled::TooLate | Settled::NotAdmitted | Settled::Unrecorded => {
-            Verdict::NotCalled
-        }
-    }
-}
-
-fn claimed_message(step: &Step<'_>, entry: &Entry) -> ClaimedMessage {
-    let name = &step.lane(entry.lane).name;
-    ClaimedMessage {
-        id: entry.id,
-        generation: entry.generation,
-        seq: entry.seq,
-        namespace: name.namespace.clone(),
-        destination: name.destination.clone(),
-        bytes: entry.bytes,
-        expire_at: entry.expire_at,
+        Settled::Moved
+        | Settled::Fenced
+        | Settled::TooLate
+        | Settled::NotAdmitted
+        | Settled::Recalled
+        | Settled::Unrecorded => Verdict::NotCalled,
     }
 }
 

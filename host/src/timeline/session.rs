@@ -50,9 +50,9 @@ use crate::env::{self, Env};
 use crate::lanes::{Held, Supply, WorkPlan, WorkRound};
 use crate::model::destination::DESTINATION_PART;
 use crate::model::message::MessageEntry;
-use crate::model::names::Namespace;
+use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
-use crate::publish::{Publisher, Settlement};
+use crate::publish::{ClaimedMessage, Publisher, Seat, Settlement};
 use crate::store::{ShardId, ShardLease, Store, StoreError};
 
 /// Lanes of which the gates are taken up together.
@@ -170,6 +170,13 @@ pub(super) struct Session {
     checkpointing: Checkpointing,
     schedule: Schedule,
     claims: Claims,
+    /// Where it takes places in flight; whether there was none for whose turn it is, and whether anybody waits for
+    /// some.
+    seat: Seat,
+    lacks_places: bool,
+    waits_for_places: bool,
+    /// Since when there has been none for whose turn it is.
+    stuck_since: Option<Duration>,
     clock: TrustedClock,
     pages: mpsc::Receiver<Page>,
     arrived: Option<Page>,
@@ -244,6 +251,10 @@ impl Session {
             lease: None,
             schedule: Schedule::new(Arc::clone(&parts.weights), parts.claimed_max / DESTINATION_PART),
             claims: Claims::new(parts.claimed_max),
+            seat: parts.publisher.seat(parts.shard),
+            lacks_places: false,
+            waits_for_places: false,
+            stuck_since: None,
             clock: TrustedClock::new(parts.time.clone(), parts.clock_uncertainty_max),
             pages,
             arrived: None,
@@ -334,7 +345,7 @@ impl Session {
         self.held = match time {
             Err(_) => Some(Held::ClockGated),
             Ok(_) if !(self.caught_up && self.gates_known && relied_on) => Some(Held::Recovering),
-            Ok(_) if !self.has_room() || monotonic < self.refused_until => Some(Held::Capacity),
+            Ok(_) if !self.has_room() || self.lacks_places || monotonic < self.refused_until => Some(Held::Capacity),
             Ok(_) => None,
         };
         Ok(next)
@@ -354,6 +365,7 @@ impl Session {
         let sum = self.claims.settle(&mut step, &mut self.schedule, &settlements, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
+        self.recall_shut();
         if sum.moved {
             // Mostly it was cancelled, and those behind it in its lane need not wait.
             self.resolve_from = Duration::ZERO;
@@ -383,7 +395,21 @@ impl Session {
         step.commit()?;
         self.gates_from = next;
         self.gates_known |= next.is_none();
+        self.recall_shut();
         Ok(looked)
+    }
+
+    /// Calls back what is claimed and not being admitted yet of where nothing is to be sent any more.
+    fn recall_shut(&mut self) {
+        let shut = self.schedule.take_shut();
+        if let Some(lease) = self.lease
+            && !shut.is_empty()
+        {
+            let is_of = |message: &ClaimedMessage, (namespace, destination): &(Namespace, DestinationName)| {
+                message.destination == *destination && message.namespace == *namespace
+            };
+            self.parts.publisher.recall(lease, |message| shut.iter().any(|one| is_of(message, one)));
+        }
     }
 
     fn take_page(&mut self) -> Result<usize, End> {
@@ -439,6 +465,7 @@ impl Session {
             Some(page) = self.pages.recv(), if self.arrived.is_none() => self.arrived = Some(page),
             Some(inquiry) = self.inquiries.recv() => self.inquiry = Some(inquiry),
             Ok(()) = self.wake.changed() => {}
+            () = self.seat.freed(), if self.waits_for_places => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
             Ok(()) = self.parts.destinations.changes.changed() => self.parts.destinations.changes.mark_changed(),
             () = env::sleep(pause) => {}

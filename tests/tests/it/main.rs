@@ -5,6 +5,7 @@ mod batches;
 mod cli;
 mod cluster;
 mod coalescing;
+mod console;
 mod crash;
 mod destinations;
 mod dev;

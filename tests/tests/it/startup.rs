@@ -124,6 +124,7 @@ async fn the_start_says_what_the_host_runs_with() -> anyhow::Result<()> {
     ] {
         assert!(line.contains(said), "{said}: {line}");
     }
+    assert!(line.contains(&format!("console=http://{}/console/", world.site.host.admin)), "{line}");
     // A pool says the same of itself.
     let pool = log.lines().find(|line| line.contains("a pool starts")).expect("a pool starts");
     assert!(pool.contains("workers=64") && pool.contains("max_processing_rows=192"), "{pool}");

@@ -10,3 +10,4 @@ mod imports;
 mod metrics;
 mod sizes;
 mod source;
+mod statements;

@@ -8,6 +8,12 @@ const FILE_LINES_MAX: usize = 500;
 const TEST_FILE_LINES_MAX: usize = 900;
 /// Lines of a function, from its signature to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
+/// Lines of a file of the console: a view, a noun, a kind of thing.
+const CONSOLE_FILE_LINES_MAX: usize = 300;
+/// The extensions of the console's files.
+const CONSOLE_EXTENSIONS: [&str; 3] = ["css", "html", "js"];
+/// Where they are.
+const CONSOLE: &str = "host/console/";
 /// Columns of a line of prose. rustfmt bounds code, and leaves comments as they are.
 const COMMENT_COLUMNS_MAX: usize = 120;
 
@@ -19,6 +25,30 @@ fn files_stay_short() {
         (lines > max).then(|| format!("{}: {lines} lines, {max} at most", file.path))
     };
     nothing_found(files("rs").iter().filter_map(too_long).collect(), "split these files by noun:");
+}
+
+#[test]
+fn files_of_the_console_stay_short_and_narrow_and_say_what_they_are_for() {
+    let mut findings = Vec::new();
+    let files = CONSOLE_EXTENSIONS.into_iter().flat_map(files).filter(|file| file.path.starts_with(CONSOLE));
+    for file in files {
+        let lines = file.text.lines().count();
+        if lines > CONSOLE_FILE_LINES_MAX {
+            findings.push(format!("{}: {lines} lines, {CONSOLE_FILE_LINES_MAX} at most", file.path));
+        }
+        let head: Vec<&str> = file.text.lines().take(2).collect();
+        if !head.iter().any(|line| ["// ", "/* ", "<!-- "].iter().any(|begin| line.starts_with(begin))) {
+            findings.push(format!("{}: begins with no comment that says what it is for", file.path));
+        }
+        for (line, number) in file.text.lines().zip(1..) {
+            // A text for people may be longer: no line break of the source belongs into it.
+            let is_text = line.contains(['"', '`']);
+            if line.chars().count() > COMMENT_COLUMNS_MAX && !is_text {
+                findings.push(format!("{}:{number}: at most {COMMENT_COLUMNS_MAX} columns", file.path));
+            }
+        }
+    }
+    nothing_found(findings, "split these by what they show:");
 }
 
 #[test]

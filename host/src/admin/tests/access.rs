@@ -22,8 +22,50 @@ async fn without_a_token_a_page_from_elsewhere_is_not_answered() {
     for origin in ["https://evil.example", "null", "http://localhost.evil.example"] {
         assert_eq!(desk.ask("POST", path, &[("origin", origin)], "").await.status, 403, "{origin}");
     }
-    let own = desk.ask("GET", "/healthz", &[("origin", "http://localhost:8081")], "").await;
-    assert_eq!(own.status, 200);
+    let address = desk.address.to_string();
+    let (own, secure) = (format!("http://{address}"), format!("https://{address}"));
+    for origin in [own.as_str(), secure.as_str()] {
+        assert_eq!(desk.ask("POST", path, &[("origin", origin)], "").await.status, 404, "{origin}");
+    }
+    // A tunnel has a port of its own.
+    let tunnel = [("host", "localhost:9000"), ("origin", "http://LOCALHOST:9000")];
+    assert_eq!(desk.ask("POST", path, &tunnel, "").await.status, 404);
+}
+
+#[tokio::test]
+async fn without_a_token_a_page_of_another_server_on_this_machine_is_not_answered() {
+    let desk = Desk::open(None).await;
+    let path = "/api/v1/messages/msg_00000000000000000000000000000000/cancel";
+    let port = desk.address.port();
+    for origin in
+        ["http://127.0.0.1:3000".to_owned(), "http://localhost".to_owned(), format!("http://localhost:{port}")]
+    {
+        assert_eq!(desk.ask("POST", path, &[("origin", &origin)], "").await.status, 403, "{origin}");
+    }
+    for site in ["cross-site", "same-site", "?"] {
+        for (method, path) in [("POST", path), ("GET", "/api/v1/stats"), ("GET", "/metrics")] {
+            assert_eq!(desk.ask(method, path, &[("sec-fetch-site", site)], "").await.status, 403, "{site} {path}");
+        }
+    }
+    for site in ["same-origin", "none"] {
+        assert_eq!(desk.ask("GET", "/api/v1/stats", &[("sec-fetch-site", site)], "").await.status, 200, "{site}");
+    }
+}
+
+/// Another origin's page can send a token only after a preflight, and that is refused.
+#[tokio::test]
+async fn no_page_from_elsewhere_may_send_a_token() {
+    let desk = Desk::open(Some("a-token-of-20-letters")).await;
+    let asks = [
+        ("origin", "https://evil.example"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization"),
+    ];
+    for path in ["/api/v1/lanes/gate", "/console/"] {
+        let answer = desk.ask("OPTIONS", path, &asks, "").await;
+        assert!(!answer.status.is_success(), "{path}");
+        assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control-")), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -51,7 +93,7 @@ async fn what_cannot_be_understood_is_named() {
     let desk = Desk::open(None).await;
     let mut answers = String::new();
     for (method, path, body) in [
-        ("GET", "/", ""),
+        ("GET", "/api", ""),
         ("GET", "/api/v1/events/", ""),
         ("DELETE", "/api/v1/events", ""),
         ("GET", "/api/v1/events/42", ""),

@@ -1,9 +1,11 @@
 //! The admin listener over real HTTP, with a real store behind it.
 
 mod access;
+mod console;
 mod content;
 mod destinations;
 mod lanes;
+mod openapi;
 mod probes;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
+use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -77,7 +78,7 @@ async fn a_stranger_has_little_time_and_gets_one_answer() {
     let address = listening.local_addr().unwrap();
     let stop = CancellationToken::new();
     let router = Router::new().fallback(async || "");
-    let serving = env::spawn("admin", listener::serve(listening, router, Duration::from_millis(50), stop.clone()));
+    let serving = env::spawn("admin", listener::serve(listening, router, Duration::from_millis(500), stop.clone()));
     let mut slow = connect(address, "GET / HTTP/1.1\r\nHost: localhost\r\n").await;
     let ended = tokio::time::timeout(PROMPT, slow.read(&mut [0; 1])).await.expect("it is ended soon");
     assert_eq!(ended.unwrap(), 0);
@@ -85,6 +86,26 @@ async fn a_stranger_has_little_time_and_gets_one_answer() {
     let mut answer = String::new();
     prompt.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    stop.cancel();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stranger_that_does_not_take_its_answer_has_to_go() {
+    let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listening.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    // More than the system holds for a peer.
+    let router = Router::new().route("/large", get(async || vec![b'x'; 64 << 20])).fallback(async || "");
+    let serving = env::spawn("admin", listener::serve(listening, router, Duration::from_millis(500), stop.clone()));
+    let mut idle = Vec::new();
+    for _ in 0..STRANGERS_MAX {
+        idle.push(connect(address, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await);
+    }
+    let mut prompt = connect(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let mut answer = String::new();
+    tokio::time::timeout(PROMPT, prompt.read_to_string(&mut answer)).await.expect("they have gone").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     stop.cancel();
     serving.await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! Destinations: what is set, what holds, what came of a change.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::rfc3339;
 use crate::model::destination::Destination;
@@ -10,7 +11,7 @@ use crate::store;
 use crate::supervise::DestinationEntry;
 
 /// `GET /api/v1/destinations`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Destinations {
     /// By name: those of this host's configuration, those that were set, and those that were removed and are waited
     /// for.
@@ -18,30 +19,36 @@ pub struct Destinations {
 }
 
 /// A destination, as the asked host sees it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DestinationOf {
     /// Its name.
     pub name: String,
     /// `configuration`, `set`, or `removed`.
     pub origin: String,
     /// Which change it is; null where nothing was set under this name.
+    #[schema(required = true)]
     pub version: Option<u64>,
     /// What it is called by; null where it cannot be called.
+    #[schema(required = true)]
     pub settings: Option<DestinationSettings>,
     /// Why this host does not go by what was set.
+    #[schema(required = true)]
     pub trouble: Option<String>,
     /// Tenants whose secret for it this host lacks.
     pub lacking: Vec<LackingSecret>,
     /// Messages that wait for it or are under way; null where nobody counted.
+    #[schema(required = true)]
     pub pending: Option<PendingMessages>,
     /// When it was set first.
+    #[schema(required = true)]
     pub created_at: Option<String>,
     /// When it was changed last.
+    #[schema(required = true)]
     pub changed_at: Option<String>,
 }
 
 /// The keys of `[destinations.NAME]`, all of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DestinationSettings {
     /// Scheme, host and port; what comes behind them may be a secret.
     pub url: String,
@@ -73,8 +80,39 @@ pub struct DestinationSettings {
     pub weight: u32,
 }
 
+/// The body of `PUT` and `PATCH`: keys of `[destinations.NAME]`. The host says what is wrong with them.
+#[derive(Debug, ToSchema)]
+pub struct DestinationKeys {
+    /// Where its messages are posted.
+    pub url: Option<String>,
+    /// The name of the secret, not the secret.
+    pub secret: Option<String>,
+    /// One attempt.
+    pub deadline_ms: Option<u64>,
+    /// After the first failed attempt.
+    pub retry_initial_ms: Option<u64>,
+    /// After later ones.
+    pub retry_max_ms: Option<u64>,
+    /// The failed attempt that is the last.
+    pub attempts_max: Option<u32>,
+    /// `retry`, `hold` or `end`.
+    pub uncertain: Option<String>,
+    /// Answers that are retried although they would end a message.
+    pub retry_statuses: Option<Vec<String>>,
+    /// Of one of its lanes.
+    pub in_flight_messages: Option<u32>,
+    /// Of one of its lanes.
+    pub in_flight_mib: Option<u64>,
+    /// `none`, `exact` or `hashed`.
+    pub ordering: Option<String>,
+    /// Where that is `hashed`.
+    pub ordering_domains: Option<u16>,
+    /// Its share beside others.
+    pub weight: Option<u32>,
+}
+
 /// A secret that the asked host lacks.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct LackingSecret {
     /// The tenant.
     pub namespace: String,
@@ -83,7 +121,7 @@ pub struct LackingSecret {
 }
 
 /// Messages of a destination that have not ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PendingMessages {
     /// So many were counted.
     pub messages: u64,
@@ -92,7 +130,7 @@ pub struct PendingMessages {
 }
 
 /// The answer to `PUT` and `PATCH`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DestinationSet {
     /// As it is now.
     pub destination: DestinationOf,
@@ -101,7 +139,7 @@ pub struct DestinationSet {
 }
 
 /// The answer to `DELETE`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DestinationRemoved {
     /// Its name.
     pub name: String,

@@ -1,15 +1,17 @@
 //! Lanes, gates, shards, and why a message waits.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 
-use super::rfc3339;
+use super::{one_of, rfc3339, words};
 use crate::lanes::{Level, Resource};
-use crate::model::destination_lane::OrderingDomain;
-use crate::store::{CheckpointRow, GateRow, ShardRow, Withdrawal};
+use crate::model::destination_lane::{Gate, OrderingDomain};
+use crate::store::{CheckpointRow, GateRow, Resolution, ShardRow, Withdrawal};
 use crate::timeline::{self, AfterTrouble, LaneView, ShardTrouble, ShardView};
 
 /// `GET /api/v1/lanes`: what this runtime knows.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Lanes {
     /// The lanes of the shards that it owns, by name; those that fit the filter, at most [`LANES_SHOWN_MAX`].
     pub lanes: Vec<Lane>,
@@ -25,7 +27,7 @@ pub struct Lanes {
 pub const LANES_SHOWN_MAX: usize = 1_000;
 
 /// A Destination Lane.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Lane {
     /// `namespace/destination`, with `#domain` or `:key` if it is ordered.
     pub lane: String,
@@ -38,12 +40,15 @@ pub struct Lane {
     /// Its shard.
     pub shard: u16,
     /// `open`, `paused` or `closed`.
+    #[schema(schema_with = gate)]
     pub gate: String,
     /// `closed`, `open`, `half_open` or `ramping`.
     pub circuit: String,
     /// Until when the circuit is open.
+    #[schema(required = true)]
     pub circuit_until: Option<String>,
     /// Until when its destination asked to be left alone.
+    #[schema(required = true)]
     pub throttled_until: Option<String>,
     /// Messages that wait, due or not.
     pub pending: u64,
@@ -52,28 +57,32 @@ pub struct Lane {
     /// Their bytes.
     pub in_flight_bytes: u64,
     /// None that waits is eligible before this.
+    #[schema(required = true)]
     pub eligible_from: Option<String>,
     /// The first reason why nothing of it is sent, were it due.
+    #[schema(required = true)]
     pub held: Option<String>,
 }
 
 /// A gate that is not open.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct GateOf {
     /// The destination.
     pub destination: String,
     /// The tenant; null for the whole destination.
+    #[schema(required = true)]
     pub namespace: Option<String>,
     /// `paused` or `closed`.
     pub gate: String,
     /// Why.
+    #[schema(required = true)]
     pub reason: Option<String>,
     /// Since when.
     pub changed_at: String,
 }
 
 /// The body of `POST /api/v1/lanes/gate`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetGate {
     /// The destination.
@@ -82,6 +91,7 @@ pub struct SetGate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `open`, `paused` or `closed`.
+    #[schema(schema_with = gate)]
     pub gate: String,
     /// Why, for whoever looks later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +99,7 @@ pub struct SetGate {
 }
 
 /// The body of `POST /api/v1/lanes/redrive`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RedriveLane {
     /// The tenant.
@@ -102,27 +112,29 @@ pub struct RedriveLane {
 }
 
 /// What a redrive of a lane came to. One answer is about a page of messages: `next` is the next page's `after`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Redriven {
     /// Messages that are sent again.
     pub redriven: u64,
     /// Messages that are dead and of no more use.
     pub expired: u64,
     /// Where the next page begins; null on the last.
+    #[schema(required = true)]
     pub next: Option<String>,
 }
 
 /// The body of `POST /api/v1/messages/{id}/resolve`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolve {
     /// `retry`, `published` or `dead`.
+    #[schema(schema_with = resolution)]
     #[serde(rename = "as")]
     pub resolution: String,
 }
 
 /// `GET /api/v1/messages/{id}/why`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Why {
     /// The message.
     pub message: String,
@@ -133,26 +145,29 @@ pub struct Why {
     /// Its state.
     pub state: String,
     /// The first reason that holds, of the closed set; null if it is not due yet, is being sent, or has ended.
+    #[schema(required = true)]
     pub reason: Option<String>,
     /// That in words.
     pub explanation: String,
     /// What to do, if anything is to be done.
+    #[schema(required = true)]
     pub advice: Option<String>,
 }
 
 /// `GET /api/v1/shards`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Shards {
     /// All of them, by number.
     pub items: Vec<Shard>,
 }
 
 /// A Delay Shard.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Shard {
     /// Its number.
     pub shard: u16,
     /// The runtime that owns it.
+    #[schema(required = true)]
     pub owner: Option<String>,
     /// Rises with every change of owner.
     pub epoch: u64,
@@ -161,18 +176,21 @@ pub struct Shard {
     /// The last change of its messages.
     pub last_seq: u64,
     /// Its newest checkpoint; null if there is none.
+    #[schema(required = true)]
     pub checkpoint: Option<Checkpoint>,
     /// Runtimes that cannot open it and have left it to others.
     pub withdrawn: Vec<Withdrawn>,
     /// What became of its actor in the runtime that was asked, if it panicked there since the start; else null.
     #[serde(default)]
+    #[schema(required = true)]
     pub trouble: Option<Trouble>,
     /// What its owner knows; null if that is another runtime than the one that was asked.
+    #[schema(required = true)]
     pub here: Option<ShardHere>,
 }
 
 /// A shard whose actor panicked.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Trouble {
     /// How often in a row.
     pub panics: u32,
@@ -182,11 +200,12 @@ pub struct Trouble {
     /// down until the host is restarted.
     pub next: String,
     /// When it is restarted, if it will be.
+    #[schema(required = true)]
     pub at: Option<String>,
 }
 
 /// A checkpoint of a shard's index.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Checkpoint {
     /// The owner that made it.
     pub epoch: u64,
@@ -199,7 +218,7 @@ pub struct Checkpoint {
 }
 
 /// A runtime that cannot open a shard.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Withdrawn {
     /// Which one.
     pub runtime: String,
@@ -210,14 +229,15 @@ pub struct Withdrawn {
 }
 
 /// The answer to `POST /api/v1/shards/{shard}/checkpoint`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointAnswer {
     /// The checkpoint; null if it is still being made.
+    #[schema(required = true)]
     pub checkpoint: Option<Checkpoint>,
 }
 
 /// What a shard's owner knows of it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ShardHere {
     /// The last change of its messages that is applied.
     pub applied: u64,
@@ -230,9 +250,11 @@ pub struct ShardHere {
     /// Lanes.
     pub lanes: u64,
     /// Why nothing of it is published, if nothing is.
+    #[schema(required = true)]
     pub held: Option<String>,
     /// What it is short of: less is sent at once while something is tight, nothing while something is exhausted.
     #[serde(default)]
+    #[schema(required = true)]
     pub pressing: Vec<Pressing>,
     /// Where its index was had from: `here`, `checkpoint` or `store`.
     pub restored: String,
@@ -240,11 +262,12 @@ pub struct ShardHere {
     pub rows_read: u64,
     /// How long its work classes had to wait for a turn.
     #[serde(default)]
+    #[schema(required = true)]
     pub waits: Vec<WorkWait>,
 }
 
 /// Something that a shard is short of.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Pressing {
     /// `disk`, `descriptors`, `channels`, `index` or `evidence`.
     pub resource: String,
@@ -253,7 +276,7 @@ pub struct Pressing {
 }
 
 /// How long a work class had to wait for a turn, in records that others did meanwhile.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct WorkWait {
     /// The class.
     pub class: String,
@@ -261,6 +284,14 @@ pub struct WorkWait {
     pub longest: u64,
     /// The longest that it may.
     pub bound: u64,
+}
+
+fn gate() -> Object {
+    one_of(words(&Gate::ALL, Gate::as_str))
+}
+
+fn resolution() -> Object {
+    one_of(words(&Resolution::ALL, Resolution::as_str))
 }
 
 impl From<CheckpointRow> for Checkpoint {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::rfc3339;
 use crate::guest::parse_manifest;
@@ -12,14 +13,14 @@ use crate::store::{self, Drained};
 use crate::supervise::{Arrival, Switch};
 
 /// `GET /api/v1/packs`: generations by pack, newest first.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Packs {
     /// The generations.
     pub items: Vec<Generation>,
 }
 
 /// A generation of a pack.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Generation {
     /// The pack.
     pub pack: String,
@@ -28,6 +29,7 @@ pub struct Generation {
     /// `staged`, `active`, `draining` or `retired`.
     pub stage: String,
     /// Its author's version; null if this host cannot read its manifest.
+    #[schema(required = true)]
     pub version: Option<String>,
     /// SHA-256 of the pack file, in hexadecimal.
     pub sha256: String,
@@ -36,6 +38,7 @@ pub struct Generation {
     /// When it was installed.
     pub installed_at: String,
     /// When it was last made active.
+    #[schema(required = true)]
     pub activated_at: Option<String>,
     /// The unfinished work items that refer to it, by state, and as `action` the actions that are not due yet; what has
     /// none is left out.
@@ -43,7 +46,7 @@ pub struct Generation {
 }
 
 /// `POST /api/v1/packs`: a pack file was installed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Installed {
     /// The pack.
     pub pack: String,
@@ -52,22 +55,25 @@ pub struct Installed {
     /// Whether it is new; false if this very file was installed before.
     pub new: bool,
     /// What is active, if an activation was asked for.
+    #[schema(required = true)]
     pub activation: Option<Activation>,
 }
 
 /// Another generation is active.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Activation {
     /// The pack.
     pub pack: String,
     /// The generation that is active now.
+    #[schema(required = true)]
     pub active: Option<u32>,
     /// The one that was before; the same if nothing changed.
+    #[schema(required = true)]
     pub previous: Option<u32>,
 }
 
 /// `POST /api/v1/packs/{pack}/activate`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Activate {
     /// The generation to activate.
@@ -75,7 +81,7 @@ pub struct Activate {
 }
 
 /// `POST /api/v1/packs/{pack}/rollback`; an empty body is one without a wish.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
     /// The generation to go back to; by default the newest older one that was active.
@@ -84,7 +90,7 @@ pub struct Rollback {
 }
 
 /// `POST /api/v1/packs/{pack}/drain`: either `to`, or `dead_letter`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// The generation to drain.
@@ -98,7 +104,7 @@ pub struct Drain {
 }
 
 /// What a drain came to.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DrainOutcome {
     /// Work items that were moved, or ended.
     pub rows: u64,

@@ -1,13 +1,14 @@
 //! Previews, and what flows come to, on the wire. The fixtures of packs are written in the same form.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Body, HeaderValue, rfc3339};
 use crate::guest::{self, Due};
 use crate::supervise;
 
 /// `POST /api/v1/packs/{pack}/preview`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewWish {
     /// The generation to preview.
@@ -19,7 +20,7 @@ pub struct PreviewWish {
 }
 
 /// What a preview saw.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
     /// The pack.
     pub pack: String,
@@ -38,7 +39,7 @@ pub struct Preview {
 }
 
 /// What one side took, over all events.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Cost {
     /// Units of fuel.
     pub fuel: u64,
@@ -49,7 +50,7 @@ pub struct Cost {
 }
 
 /// An event on which the two sides differ.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
     /// The event.
     pub event_id: String,
@@ -62,7 +63,7 @@ pub struct Difference {
 }
 
 /// What a flow came to: one of `ignored`, `failure`, or neither.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
     /// Why `prepare` wants no part of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +83,8 @@ pub struct Outcome {
 }
 
 /// An action that a flow emits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EmittedAction)]
 pub struct Action {
     /// What to do.
     pub name: String,
@@ -96,7 +98,8 @@ pub struct Action {
 }
 
 /// A message that a flow emits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EmittedMessage)]
 pub struct Message {
     /// Where it goes.
     pub destination: String,

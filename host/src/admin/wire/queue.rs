@@ -1,13 +1,14 @@
 //! Statistics and the head of a queue on the wire.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Stats, rfc3339};
 use crate::model::pack::GenerationNumber;
 use crate::store::{ExactStats, Peeked, PeekedItem, Standing};
 
 /// What only a look at the rows themselves tells.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Exact {
     /// Ready heads: the next claim with room takes them.
     pub ready: u64,
@@ -24,7 +25,7 @@ pub struct Exact {
 }
 
 /// `GET /api/v1/packs/{pack}/queue`: who is next.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Queue {
     /// In the order in which claims take them.
     pub next: Vec<QueuedItem>,
@@ -33,7 +34,7 @@ pub struct Queue {
 }
 
 /// A work item that is the head of its lanes, or has none.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct QueuedItem {
     /// Its id.
     pub id: String,
@@ -54,6 +55,7 @@ pub struct QueuedItem {
     /// `stale`, `ready`, `due`, `delayed` or `leased`.
     pub standing: String,
     /// Since when it is stale or due, or until when it is delayed or leased.
+    #[schema(required = true)]
     pub at: Option<String>,
     /// Why it is not in work, or is; in words.
     pub why: String,

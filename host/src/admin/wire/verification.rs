@@ -1,13 +1,14 @@
 //! Verifications on the wire, and what runs were given to read.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Body, Outcome};
 use crate::model::reading::{Reading, RecordedReads};
 use crate::supervise;
 
 /// `POST /api/v1/events/verify`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyWish {
     /// How many events, from the newest on.
@@ -18,7 +19,7 @@ pub struct VerifyWish {
 }
 
 /// What a verification saw.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Verification {
     /// Runs that came out the same.
     pub same: u64,
@@ -33,7 +34,7 @@ pub struct Verification {
 }
 
 /// One run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct VerifiedRun {
     /// The event.
     pub event_id: String,
@@ -58,7 +59,7 @@ pub struct VerifiedRun {
 }
 
 /// What was read for a run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Reads {
     /// Keys that were asked for.
     pub count: u32,
@@ -69,13 +70,14 @@ pub struct Reads {
 }
 
 /// One record.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReadRecord {
     /// The reader.
     pub reader: String,
     /// The key.
     pub key: String,
     /// What was found; none if there was no such record.
+    #[schema(required = true)]
     pub value: Option<Body>,
 }
 

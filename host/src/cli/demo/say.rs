@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use crate::admin::console_url;
 use crate::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 
 /// The heading of an act.
@@ -33,6 +34,7 @@ pub(super) fn where_to_look(site: &Site) {
     let admin = site.host.admin;
     let binary = site.host.binary.display();
     println!("\nWhere to look next");
+    line(format_args!("{}    the console, in a browser", console_url(admin)));
     line(format_args!("{binary} event list --admin http://{admin}"));
     line(format_args!("{binary} stats --admin http://{admin}"));
     line(format_args!("curl http://{admin}/metrics"));

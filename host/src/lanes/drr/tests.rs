@@ -120,6 +120,8 @@ fn service_stays_within_the_bound_over_every_run_of_visits() {
                 }
                 Charge::VisitOver => {
                     visits[key] += 1;
+                    let skipped = i128::from(std::mem::take(&mut drr.skipped));
+                    visits.iter_mut().for_each(|visits| *visits += skipped);
                     let lead = received[key] - visits[key] * i128::from(shares[key].quantum);
                     low[key] = low[key].min(lead);
                     high[key] = high[key].max(lead);

@@ -71,8 +71,8 @@ const SETTLED_MAX: usize = 2_000_000;
 /// Services that are held against the bounds.
 const SERVICES: usize = 600;
 
-/// Serves until `keys` have been served twice, which ends a first pass, and then [`SERVICES`] times. Only the latter are
-/// returned.
+/// Serves until `keys` have been served twice, which ends a first pass, and then [`SERVICES`] times. Only the latter
+/// are returned.
 fn serve_settled(
     drr: &mut TwoLevelDrr<usize, usize>,
     limits: TurnLimits,

@@ -29,6 +29,9 @@ use super::pack::GenerationNumber;
 use super::retry::RetryPolicy;
 use super::time::Timestamp;
 
+/// The most that a message can have, in bytes: no pack may ask for more output, of all of its messages together.
+pub const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+
 /// Headers that are the host's to set, or that belong to the connection and not to the message (RFC 9110, 7.6.1).
 pub const RESERVED_HEADERS: [&str; 12] = [
     "connection",

@@ -12,13 +12,13 @@ use crate::store::LeaseTime;
 
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
-/// A connection, for as long as somebody uses it.
+/// A connection while it is borrowed.
 pub(in crate::store) enum Connection<'c> {
     /// To the embedded database.
     Sqlite {
         /// The connection.
         connection: &'c mut SqliteConnection,
-        /// What nobody has asked the outcome of yet.
+        /// Writes whose outcome is not asked for; they go with the next statement.
         deferred: Deferred,
     },
     /// To a server.

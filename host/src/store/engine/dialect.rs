@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | a list of rows | `VALUES` | `SELECT .. UNION ALL ..`: TiDB has no table constructor |
 //! | join in the order written | `CROSS JOIN` | `STRAIGHT_JOIN` |
-//! | a limit that is bound | `LIMIT ? + 0`: a bare one is planned anew each time | `LIMIT ?` |
+//! | a limit that is bound | `LIMIT ? + 0`: a bare one is planned again each time | `LIMIT ?` |
 //! | update from a list | `UPDATE .. FROM` | `UPDATE list STRAIGHT_JOIN table` |
 //! | a row that is there already | `ON CONFLICT` | `ON DUPLICATE KEY UPDATE` |
 //! | a read that holds what it read | the one writer holds all | `FOR UPDATE`, `LOCK IN SHARE MODE` |
@@ -52,9 +52,9 @@ impl Engine {
 pub(in crate::store) enum Lock {
     /// Nothing: it reads what the transaction sees, which may be old.
     None,
-    /// It reads what is there now, and nobody changes it meanwhile.
+    /// It reads the current row and keeps others from changing it.
     Share,
-    /// It reads what is there now, and nobody else locks it meanwhile.
+    /// It reads the current row and keeps others from locking it.
     Update,
 }
 
@@ -114,16 +114,26 @@ pub(in crate::store) enum Shape {
     Select { wanted: &'static str, select: &'static str, lock: Lock },
     /// Stores the rows. `into` is the table and its columns.
     Insert { into: &'static str, conflict: Conflict },
-    /// Changes what the rows name. `rows` is the list's name in `set` and `on`, and `column1`, .. are its columns.
+    /// Changes what the rows name. `rows` is the list's name in `set` and `on`, with the names of its columns.
     Update { table: &'static str, set: &'static str, rows: &'static str, on: &'static str },
 }
 
 impl Shape {
-    /// The text for `size` rows of `columns` values.
-    pub(in crate::store) fn render(self, engine: Engine, columns: usize, size: usize) -> String {
+    /// How many values a row has: as many as the list has columns.
+    pub(in crate::store) const fn columns(self) -> usize {
+        match self {
+            Shape::Select { wanted: columns, .. }
+            | Shape::Insert { into: columns, .. }
+            | Shape::Update { rows: columns, .. } => names(columns),
+        }
+    }
+
+    /// The text for `size` rows.
+    pub(in crate::store) fn render(self, engine: Engine, size: usize) -> String {
+        let columns = self.columns();
         match self {
             Shape::Select { wanted, select, lock } => {
-                let list = list(engine, columns, size, false);
+                let list = list(engine, &vec!["?"; columns], size);
                 let select = self::select(engine, select);
                 format!("WITH wanted {wanted} AS ({list}) {select}{}", lock.suffix(engine))
             }
@@ -139,11 +149,18 @@ impl Shape {
                 }
             }
             Shape::Update { table, set, rows, on } => {
-                let list = list(engine, columns, size, true);
+                let (name, columns) = rows.split_once(' ').expect("a list has a name, and columns");
+                let columns: Vec<&str> = columns.trim_matches(['(', ')']).split(", ").collect();
                 match engine {
-                    Engine::Sqlite => format!("UPDATE {table} SET {set} FROM ({list}) AS {rows} WHERE {on}"),
+                    Engine::Sqlite => {
+                        let list = list(engine, &columns, size);
+                        let (set, on) = (numbered(name, &columns, set), numbered(name, &columns, on));
+                        format!("UPDATE {table} SET {set} FROM ({list}) AS {name} WHERE {on}")
+                    }
                     Engine::MySql { .. } => {
-                        format!("UPDATE ({list}) AS {rows} STRAIGHT_JOIN {table} ON {on} SET {set}")
+                        let named: Vec<String> = columns.iter().map(|column| format!("? AS {column}")).collect();
+                        let (list, set) = (list(engine, &named, size), qualified(table, set));
+                        format!("UPDATE ({list}) AS {name} STRAIGHT_JOIN {table} ON {on} SET {set}")
                     }
                 }
             }
@@ -158,7 +175,7 @@ impl Shape {
 
 /// A select in which the tables are joined in the order written, and which is prepared once.
 ///
-/// SQLite plans a statement anew whenever a value is bound to a bare `LIMIT ?`, to plan for that very number; a sum is
+/// SQLite plans a statement again whenever a value is bound to a bare `LIMIT ?`, to plan for that very number; a sum is
 /// no number that it looks at.
 pub(in crate::store) fn select(engine: Engine, select: &str) -> String {
     match engine {
@@ -167,17 +184,50 @@ pub(in crate::store) fn select(engine: Engine, select: &str) -> String {
     }
 }
 
-/// A list of rows as a table. SQLite names its columns `column1`, ..; elsewhere they are named so if asked for.
-fn list(engine: Engine, columns: usize, size: usize, named: bool) -> String {
+/// The names in `(id, head)`, counted.
+const fn names(list: &str) -> usize {
+    let list = list.as_bytes();
+    let (mut at, mut count) = (0, 1);
+    while at < list.len() {
+        count += (list[at] == b',') as usize;
+        at += 1;
+    }
+    count
+}
+
+/// `text` with the columns of a list as SQLite calls them, `column1` and so on: it materializes a list whose columns
+/// are named, and reads a bare one row by row.
+fn numbered(list: &str, columns: &[&str], text: &str) -> String {
+    let mut numbers: Vec<(usize, &str)> = columns.iter().copied().enumerate().collect();
+    // A name may begin with another one.
+    numbers.sort_by_key(|(_, column)| std::cmp::Reverse(column.len()));
+    numbers.into_iter().fold(text.to_owned(), |text, (index, column)| {
+        text.replace(&format!("{list}.{column}"), &format!("{list}.column{}", index + 1))
+    })
+}
+
+/// The assignments of `set` with the table before each column that is assigned: in an update of a list and a table, the
+/// bare name of a column that both have is ambiguous on a server. SQLite takes none but bare names.
+fn qualified(table: &str, set: &str) -> String {
+    let mut depth = 0_usize;
+    let assignments = set.split(|character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    });
+    assignments.map(|assignment| format!("{table}.{}", assignment.trim_start())).collect::<Vec<_>>().join(", ")
+}
+
+/// A list of rows as a table. On a server the first row is written as `columns` says, which may name them.
+fn list(engine: Engine, columns: &[impl AsRef<str>], size: usize) -> String {
     match engine {
-        Engine::Sqlite => format!("VALUES {}", repeated(&row(columns), size)),
+        Engine::Sqlite => format!("VALUES {}", repeated(&row(columns.len()), size)),
         Engine::MySql { .. } => {
-            let first = (1..=columns).map(|column| match named {
-                true => format!("? AS column{column}"),
-                false => "?".to_owned(),
-            });
-            let first = first.collect::<Vec<_>>().join(", ");
-            let other = format!(" UNION ALL SELECT {}", vec!["?"; columns].join(", "));
+            let first = columns.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+            let other = format!(" UNION ALL SELECT {}", vec!["?"; columns.len()].join(", "));
             format!("SELECT {first}{}", other.repeat(size - 1))
         }
     }
@@ -248,4 +298,32 @@ pub(in crate::store) fn is_forbidden(error: &sqlx::Error) -> bool {
     const CODES: [u16; 4] = [1142, 1143, 1290, 1836];
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().is_some_and(|error| CODES.contains(&error.number()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UPDATE: Shape = Shape::Update {
+        table: "lane",
+        set: "head = coalesce(moved.head, lane.head), last = moved.head_before",
+        rows: "moved (id, head, head_before)",
+        on: "lane.id = moved.id",
+    };
+
+    #[test]
+    fn columns_of_a_list_have_names_in_statements_and_what_the_engine_wants_in_texts() {
+        assert_eq!(UPDATE.columns(), 3);
+        assert_eq!(
+            UPDATE.render(Engine::Sqlite, 2),
+            "UPDATE lane SET head = coalesce(moved.column2, lane.head), last = moved.column3 \
+             FROM (VALUES (?, ?, ?), (?, ?, ?)) AS moved WHERE lane.id = moved.column1"
+        );
+        assert_eq!(
+            UPDATE.render(Engine::MySql { shares_locks: true }, 2),
+            "UPDATE (SELECT ? AS id, ? AS head, ? AS head_before UNION ALL SELECT ?, ?, ?) AS moved \
+             STRAIGHT_JOIN lane ON lane.id = moved.id \
+             SET lane.head = coalesce(moved.head, lane.head), lane.last = moved.head_before"
+        );
+    }
 }

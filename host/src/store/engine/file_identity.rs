@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// What tells a file from another that comes to have its name.
+/// Identifies a file beyond its path: device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) struct FileIdentity {
     device: u64,

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of WorkItems, messages or shards; the other folders build on it, and it on none of them.
 
+pub(super) mod codes;
 pub(super) mod connection;
 pub(super) mod dialect;
 pub(super) mod statement;

@@ -9,6 +9,7 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
 
+use super::codes::sql;
 use super::server::{self, DatabaseUrl};
 use crate::store::StoreError;
 
@@ -339,10 +340,10 @@ async fn settle_shards(connection: &mut SqliteConnection, shards: u16) -> Result
         return Ok(());
     }
     if known == i64::from(shards) {
-        // The directory is locked: whoever owned a shard is gone, and its messages need not wait for its lease to end.
+        // The directory is locked: the former owner of a shard is gone, and its messages need not wait for its lease.
         sqlx::query("UPDATE shard SET owner = NULL WHERE owner IS NOT NULL").execute(&mut *connection).await?;
         // The same holds for claims: the next one takes these rows over, with a new epoch.
-        sqlx::query("UPDATE work_item SET turn = 0 WHERE state = 3 AND state IN (1, 2, 3)")
+        sqlx::query(sql!("UPDATE work_item SET turn = 0 WHERE state = {processing} AND state IN ({claimable})"))
             .execute(&mut *connection)
             .await?;
         return Ok(());

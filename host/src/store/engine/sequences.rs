@@ -8,7 +8,7 @@ use super::dialect::Engine;
 use super::values::values;
 use crate::model::time::Timestamp;
 
-/// Numbers that a runtime takes from a shared database at once, at least: one more transaction for so many rows.
+/// The fewest numbers that a runtime takes from a shared database at once. Each block costs a transaction.
 const BLOCK: i64 = 16_384;
 
 /// A row stands in the lane of its source and in that of its route, and each may be new.

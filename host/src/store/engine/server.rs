@@ -27,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements kept a connection: more than there are texts.
 const STATEMENTS_MAX: usize = 512;
 
-/// How long a repair waits beside hosts that use the database.
+/// How long a repair waits for locks while hosts use the database.
 const REPAIR_PATIENCE: Patience = Patience {
     lock_wait: Duration::from_secs(5),
     attempt: Duration::from_secs(60),
@@ -37,8 +37,7 @@ const REPAIR_PATIENCE: Patience = Patience {
 
 static MIGRATOR: Migrator = sqlx::migrate!("../migrations/mysql");
 
-static CREATE_SHARDS: Statement =
-    Statement::insert("shard (id, last_seq, epoch, lease_until)", 4, Conflict::Keep("id"));
+static CREATE_SHARDS: Statement = Statement::insert("shard (id, last_seq, epoch, lease_until)", Conflict::Keep("id"));
 
 /// Where a database is: `mysql://user:password@host:port/database`. Shows no password.
 #[derive(Clone)]
@@ -241,7 +240,7 @@ fn unusable(error: &dyn std::fmt::Display) -> StoreError {
 async fn settle_shards(connection: &mut Connection<'_>, shards: u16) -> Result<(), StoreError> {
     let known = count_shards(connection).await?;
     if known == 0 {
-        // Runtimes may start together: whoever comes second finds the rows, and changes nothing.
+        // Runtimes may start together: the second one finds the rows and changes nothing.
         let ids: Vec<u16> = (0..shards).collect();
         let bind = |values: &mut super::values::Values, id: u16| {
             values.push(u32::from(id)).push(0_u32).push(0_u32).push(0_u32);

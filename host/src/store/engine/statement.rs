@@ -27,35 +27,39 @@ pub(in crate::store) struct Statement {
 }
 
 impl Statement {
-    const fn new(shape: Shape, columns: usize) -> Self {
-        Self { shape, columns, texts: [const { [const { OnceLock::new() }; SIZES.len()] }; Engine::COUNT] }
+    const fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            columns: shape.columns(),
+            texts: [const { [const { OnceLock::new() }; SIZES.len()] }; Engine::COUNT],
+        }
     }
 
-    /// Reads what a list of rows names. The list is the table `wanted`, with `columns` columns whose names are in
-    /// `wanted`.
-    pub(in crate::store) const fn select(wanted: &'static str, columns: usize, select: &'static str) -> Self {
-        Self::new(Shape::Select { wanted, select, lock: Lock::None }, columns)
+    /// Reads what a list of rows names. In `select` the list is the table `wanted`; `wanted` has the names of its
+    /// columns: `(id, epoch)`.
+    pub(in crate::store) const fn select(wanted: &'static str, select: &'static str) -> Self {
+        Self::new(Shape::Select { wanted, select, lock: Lock::None })
     }
 
-    /// As [`Statement::select`]: what is there now, and it stays so until the transaction ends.
-    pub(in crate::store) const fn lock(wanted: &'static str, columns: usize, select: &'static str, lock: Lock) -> Self {
-        Self::new(Shape::Select { wanted, select, lock }, columns)
+    /// As [`Statement::select`], but reads the current rows and locks them until the transaction ends.
+    pub(in crate::store) const fn lock(wanted: &'static str, select: &'static str, lock: Lock) -> Self {
+        Self::new(Shape::Select { wanted, select, lock })
     }
 
-    /// Stores rows: `into` is the table with its columns, `columns` of them.
-    pub(in crate::store) const fn insert(into: &'static str, columns: usize, conflict: Conflict) -> Self {
-        Self::new(Shape::Insert { into, conflict }, columns)
+    /// Stores rows: `into` is the table with its columns, `lane (id, head)`.
+    pub(in crate::store) const fn insert(into: &'static str, conflict: Conflict) -> Self {
+        Self::new(Shape::Insert { into, conflict })
     }
 
-    /// Changes the rows of `table` that a list names. The list is called `rows`, its columns `column1` and so on.
+    /// Changes the rows of `table` that a list names. `rows` is the list with its columns, `moved (id, head)`. A column
+    /// that the list has too is read from the table by its full name.
     pub(in crate::store) const fn update(
         table: &'static str,
         set: &'static str,
         rows: &'static str,
-        columns: usize,
         on: &'static str,
     ) -> Self {
-        Self::new(Shape::Update { table, set, rows, on }, columns)
+        Self::new(Shape::Update { table, set, rows, on })
     }
 
     /// Writes the rows. Returns how many rows of the table that concerned.
@@ -72,7 +76,7 @@ impl Statement {
         Ok(affected)
     }
 
-    /// Writes the rows, where nobody asks how many that concerned.
+    /// Writes the rows without counting the affected ones.
     pub(in crate::store) async fn write<T>(
         &'static self,
         connection: &mut Connection<'_>,
@@ -102,7 +106,7 @@ impl Statement {
     pub(in crate::store) fn text(&'static self, engine: Engine, size: usize) -> &'static str {
         let index = SIZES.iter().position(|known| *known == size).expect("a size is one of SIZES");
         // Once for each statement, engine and size of this program: a bounded number of bytes.
-        self.texts[engine.index()][index].get_or_init(|| self.shape.render(engine, self.columns, size).leak())
+        self.texts[engine.index()][index].get_or_init(|| self.shape.render(engine, size).leak())
     }
 
     fn chunks<T>(

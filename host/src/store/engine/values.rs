@@ -1,5 +1,5 @@
-//! How values are stored: the codes of states, ids as bytes, headers as one blob. Every column is written and read
-//! here, so that a row which does not say what it should becomes an error, never a panic and never a guess.
+//! How values are stored: states by their codes, ids as bytes, headers as one blob. Every column is written and read
+//! here, so that a damaged row becomes an error, never a panic and never a guess.
 
 use std::str::FromStr;
 
@@ -9,11 +9,14 @@ use sqlx::mysql::MySqlArguments;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments, Encode, Type};
 
+use super::codes;
 use super::connection::Row;
 use crate::model::event::Header;
 use crate::model::failure::{Failure, FailureClass};
+use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::lane::LaneKind;
 use crate::model::message::MessageState;
+use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
@@ -21,7 +24,7 @@ use crate::model::work_item::{WorkState, WorkType};
 /// The layout of a header blob, its first byte.
 const HEADERS_VERSION: u8 = 1;
 
-/// A stored value that nothing ever stored: the file was changed by somebody else, or is damaged.
+/// A stored value that this program never writes: the database was changed by hand, or is damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("a stored {what} is not one: {found}")]
 pub(in crate::store) struct Damaged {
@@ -31,54 +34,6 @@ pub(in crate::store) struct Damaged {
 
 pub(in crate::store) fn damaged(what: &'static str, found: impl ToString) -> sqlx::Error {
     sqlx::Error::Decode(Box::new(Damaged { what, found: found.to_string() }))
-}
-
-pub(in crate::store) const fn work_state_code(state: WorkState) -> i64 {
-    match state {
-        WorkState::Blocked => 0,
-        WorkState::Ready => 1,
-        WorkState::Delayed => 2,
-        WorkState::Processing => 3,
-        WorkState::Done => 4,
-        WorkState::Dead => 5,
-    }
-}
-
-pub(in crate::store) const fn work_type_code(work_type: WorkType) -> i64 {
-    match work_type {
-        WorkType::ConnectorEvent => 1,
-        WorkType::WorkflowActionApply => 2,
-    }
-}
-
-pub(in crate::store) const fn queue_class_code(class: QueueClass) -> i64 {
-    match class {
-        QueueClass::Interactive => 0,
-        QueueClass::Default => 1,
-        QueueClass::Bulk => 2,
-    }
-}
-
-pub(in crate::store) const fn lane_kind_code(kind: LaneKind) -> i64 {
-    match kind {
-        LaneKind::Source => 1,
-        LaneKind::Delivery => 2,
-        LaneKind::Projection => 3,
-    }
-}
-
-pub(in crate::store) const fn message_state_code(state: MessageState) -> i64 {
-    match state {
-        MessageState::Scheduled => 0,
-        MessageState::Publishing => 1,
-        MessageState::RetryWait => 2,
-        MessageState::Uncertain => 3,
-        MessageState::Published => 4,
-        MessageState::Cancelled => 5,
-        MessageState::Expired => 6,
-        MessageState::Dead => 7,
-        MessageState::HandedOff => 8,
-    }
 }
 
 /// A value for a placeholder.
@@ -143,6 +98,24 @@ impl From<Vec<u8>> for Value {
     }
 }
 
+impl From<WorkItemId> for Value {
+    fn from(id: WorkItemId) -> Self {
+        id.as_bytes().as_slice().into()
+    }
+}
+
+impl From<EventId> for Value {
+    fn from(id: EventId) -> Self {
+        id.as_bytes().as_slice().into()
+    }
+}
+
+impl From<MessageId> for Value {
+    fn from(id: MessageId) -> Self {
+        id.as_bytes().as_slice().into()
+    }
+}
+
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Value::Null, Into::into)
@@ -192,7 +165,7 @@ impl Values {
         self.0.append(&mut more.0);
     }
 
-    /// Adds NULLs until there are so many values.
+    /// Adds NULLs up to `count` values.
     pub(in crate::store) fn pad(&mut self, count: usize) {
         self.0.resize(count.max(self.0.len()), Value::Null);
     }
@@ -201,6 +174,11 @@ impl Values {
     pub(in crate::store) fn push(&mut self, value: impl Into<Value>) -> &mut Self {
         self.0.push(value.into());
         self
+    }
+
+    /// The values of a row that has only one.
+    pub(in crate::store) fn only<T: Into<Value>>(&mut self, value: T) {
+        self.push(value);
     }
 
     pub(in crate::store) fn id(&mut self, id: &[u8; 16]) -> &mut Self {
@@ -245,6 +223,22 @@ impl Row {
     pub(in crate::store) fn bytes_16(&self, index: usize) -> Result<[u8; 16], sqlx::Error> {
         let bytes: &[u8] = self.value(index)?;
         bytes.try_into().map_err(|_| damaged("id", format_args!("{} bytes", bytes.len())))
+    }
+
+    pub(in crate::store) fn work_item_id(&self, index: usize) -> Result<WorkItemId, sqlx::Error> {
+        self.bytes_16(index).map(WorkItemId::from_bytes)
+    }
+
+    pub(in crate::store) fn event_id(&self, index: usize) -> Result<EventId, sqlx::Error> {
+        self.bytes_16(index).map(EventId::from_bytes)
+    }
+
+    pub(in crate::store) fn message_id(&self, index: usize) -> Result<MessageId, sqlx::Error> {
+        self.bytes_16(index).map(MessageId::from_bytes)
+    }
+
+    pub(in crate::store) fn generation(&self, index: usize) -> Result<GenerationNumber, sqlx::Error> {
+        self.unsigned_32(index).map(GenerationNumber)
     }
 
     pub(in crate::store) fn optional_bytes_32(&self, index: usize) -> Result<Option<[u8; 32]>, sqlx::Error> {
@@ -321,32 +315,27 @@ impl Row {
 
     pub(in crate::store) fn work_state(&self, index: usize) -> Result<WorkState, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let found = WorkState::ALL.into_iter().find(|state| work_state_code(*state) == code);
-        found.ok_or_else(|| damaged("work item state", code))
+        codes::work_state(code).ok_or_else(|| damaged("work item state", code))
     }
 
     pub(in crate::store) fn work_type(&self, index: usize) -> Result<WorkType, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let all = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
-        all.into_iter().find(|kind| work_type_code(*kind) == code).ok_or_else(|| damaged("work type", code))
+        codes::work_type(code).ok_or_else(|| damaged("work type", code))
     }
 
     pub(in crate::store) fn queue_class(&self, index: usize) -> Result<QueueClass, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let found = QueueClass::ALL.into_iter().find(|class| queue_class_code(*class) == code);
-        found.ok_or_else(|| damaged("queue class", code))
+        codes::queue_class(code).ok_or_else(|| damaged("queue class", code))
     }
 
     pub(in crate::store) fn lane_kind(&self, index: usize) -> Result<LaneKind, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let all = [LaneKind::Delivery, LaneKind::Source, LaneKind::Projection];
-        all.into_iter().find(|kind| lane_kind_code(*kind) == code).ok_or_else(|| damaged("kind of lane", code))
+        codes::lane_kind(code).ok_or_else(|| damaged("kind of lane", code))
     }
 
     pub(in crate::store) fn message_state(&self, index: usize) -> Result<MessageState, sqlx::Error> {
         let code: i64 = self.value(index)?;
-        let found = MessageState::ALL.into_iter().find(|state| message_state_code(*state) == code);
-        found.ok_or_else(|| damaged("message state", code))
+        codes::message_state(code).ok_or_else(|| damaged("message state", code))
     }
 
     /// A failure from its class and its text. The delay that a guest asked for is not kept: `run_after` has it.

@@ -7,6 +7,7 @@
 use super::stats::Stats;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::database_now;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
@@ -45,20 +46,21 @@ const MESSAGE_COUNTERS: i64 = 3;
 const QUEUED: i64 = 4;
 
 /// One statement, so that all of it is of one moment. A lease holds to its last millisecond.
-const EXACT: &str = "\
-    SELECT 0, state, claimable, count(*) FROM (\
-    SELECT state, CASE WHEN state IN (0, 4, 5) THEN 0 WHEN state = 2 AND turn > ? THEN 0 WHEN state = 3 AND turn >= ? THEN 0 \
+const EXACT: &str = sql!(
+    "SELECT 0, state, claimable, count(*) FROM (\
+    SELECT state, CASE WHEN state IN ({blocked}, {done}, {dead}) THEN 0 WHEN state = {delayed} AND turn > ? THEN 0 WHEN state = {processing} AND turn >= ? THEN 0 \
     WHEN projection_key IS NOT NULL AND projection_active_key IS NULL THEN 0 \
     WHEN EXISTS (SELECT 1 FROM lane WHERE lane.id IN (work_item.source_lane_id, work_item.delivery_lane_id) \
-    AND lane.head <> work_item.ordinal) THEN 0 ELSE 1 END AS claimable FROM work_item WHERE work_type IN (1, 2)) AS judged GROUP BY state, claimable \
+    AND lane.head <> work_item.ordinal) THEN 0 ELSE 1 END AS claimable FROM work_item WHERE work_type IN ({any_work_type})) AS judged GROUP BY state, claimable \
     UNION ALL SELECT 1, state, 0, count(*) FROM message GROUP BY state \
-    UNION ALL SELECT 2, state, 0, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN (1, 2) \
+    UNION ALL SELECT 2, state, 0, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE work_type IN ({any_work_type}) \
     GROUP BY state \
     UNION ALL SELECT 3, state, 0, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state \
-    UNION ALL SELECT 4, 0, 0, count(*) FROM work_item WHERE work_type IN (1, 2) AND state = 0 \
+    UNION ALL SELECT 4, {blocked}, 0, count(*) FROM work_item WHERE work_type IN ({any_work_type}) AND state = {blocked} \
     AND projection_key IS NOT NULL AND projection_active_key IS NULL \
     UNION ALL SELECT 5, 0, 0, count(*) FROM event LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 \
-    WHERE work_item.ordinal IS NULL";
+    WHERE work_item.ordinal IS NULL"
+);
 
 impl Store {
     /// Counts rows and judges them as of `now`; where leases go by the database's clock, as of its now.

@@ -34,7 +34,7 @@ const EVENT_REPLAYS_MAX: u32 = PAGE_ROWS_MAX;
 pub struct PageRequest<Id> {
     /// Only what comes after this one in the listing.
     pub after: Option<Id>,
-    /// At most so many, 1 to [`PAGE_ROWS_MAX`].
+    /// The most rows, 1 to [`PAGE_ROWS_MAX`].
     pub limit: u32,
 }
 
@@ -219,7 +219,7 @@ pub struct MessageDetail {
     pub status: Option<u16>,
     /// What went wrong last.
     pub error: Option<String>,
-    /// Its attempts, of all generations, of which nobody knows what they did.
+    /// Its attempts, of all generations, whose outcome is unknown.
     pub uncertain_attempts: u32,
     /// What it is, if it goes to its pack's flow.
     pub action: Option<ActionDetail>,
@@ -243,10 +243,9 @@ impl Store {
     pub async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let bind = |values: &mut Values, id: EventId| {
-            values.id(id.as_bytes());
+        let Some(event) = EVENTS.fetch(&mut connection, vec![id], Values::only, event).await?.pop() else {
+            return Ok(None);
         };
-        let Some(event) = EVENTS.fetch(&mut connection, vec![id], bind, event).await?.pop() else { return Ok(None) };
         // Messages are stored together with the end of their execution: read after it, they are complete.
         let id = id.as_bytes().as_slice();
         let engine = connection.engine();
@@ -335,12 +334,12 @@ fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
     // Actions stand in no lane.
     let source_key = if action.is_none() { row.value(17)? } else { None };
     Ok(WorkItemDetail {
-        id: WorkItemId::from_bytes(row.bytes_16(0)?),
-        event_id: EventId::from_bytes(row.bytes_16(1)?),
+        id: row.work_item_id(0)?,
+        event_id: row.event_id(1)?,
         work_type: row.work_type(2)?,
         namespace: row.name(3)?,
         pack: row.name(4)?,
-        generation: GenerationNumber(row.unsigned_32(5)?),
+        generation: row.generation(5)?,
         state,
         attempt: row.unsigned_32(7)?,
         failures: row.unsigned_32(8)?,
@@ -388,7 +387,7 @@ fn action(row: &Row, first: usize) -> Result<Option<ActionDetail>, sqlx::Error> 
     Ok(Some(ActionDetail {
         name,
         pack: row.name(first + 1)?,
-        generation: GenerationNumber(row.unsigned_32(first + 2)?),
+        generation: row.generation(first + 2)?,
         work_item: row.optional_bytes_16(first + 3)?.map(WorkItemId::from_bytes),
     }))
 }

@@ -10,9 +10,10 @@ use super::inspect::{
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::{message_state_code, sql, work_state_code};
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::select;
-use crate::store::engine::values::{Values, message_state_code, values, work_state_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::messages::entry_columns;
 use crate::store::{Store, StoreError};
 
@@ -37,7 +38,7 @@ impl Store {
             .iter()
             .map(|row| {
                 Ok(EventSummary {
-                    id: EventId::from_bytes(row.bytes_16(0)?),
+                    id: row.event_id(0)?,
                     namespace: row.name(1)?,
                     pack: row.name(2)?,
                     route: row.name(3)?,
@@ -176,7 +177,7 @@ const EVENTS: &str = concat!(
      LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE event.ordinal < ? AND event.ordinal >= ?"
 );
 
-/// By dead WorkItem that nobody ran again, of which there are few beside all the others.
+/// By dead WorkItems that were not replayed, which are few.
 const DEAD_EVENTS: &str = concat!(
     event_columns!(),
     "work_item CROSS JOIN event ON event.ordinal = work_item.dead_event \
@@ -235,7 +236,7 @@ fn message_query(filter: &MessageFilter, before: i64, limit: u32) -> (Listing, i
     }
     if let Some(state) = filter.state {
         if troubled {
-            query.text(" AND message.state IN (3, 7)");
+            query.text(sql!(" AND message.state IN ({message_troubled})"));
         }
         query.text(" AND message.state = ?").push(message_state_code(state));
     }

@@ -1,4 +1,4 @@
-//! A look at who is next, in the order in which claims take them. Takes nothing, and locks nothing.
+//! The next WorkItems, in the order in which claims take them. Takes nothing, and locks nothing.
 
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, PackName};
@@ -6,8 +6,9 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::codes::{queue_class_code, sql, work_state_code, work_type_code};
 use crate::store::engine::connection::database_now;
-use crate::store::engine::values::{queue_class_code, values, work_state_code, work_type_code};
+use crate::store::engine::values::values;
 use crate::store::work::claim::lease_is_over;
 use crate::store::{Store, StoreError};
 
@@ -21,13 +22,13 @@ pub struct PeekRequest {
     pub pack: PackName,
     /// The work types that are looked at; others are invisible, and take no place among `rows_max`.
     pub work_types: Vec<WorkType>,
-    /// At most so many rows, up to [`PEEK_ROWS_MAX`].
+    /// The most rows, up to [`PEEK_ROWS_MAX`].
     pub rows_max: u32,
     /// Now.
     pub now: Timestamp,
 }
 
-/// Who is next.
+/// The next WorkItems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked {
     /// In the order of claims without preference: what may be claimed now, then what time makes claimable.
@@ -87,22 +88,25 @@ pub enum Standing {
 }
 
 /// The work types and generations that have rows which may be claimed, now or by time alone.
-const SCOPES: &str = "\
-    SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN (1, 2, 3) \
-    GROUP BY work_type, generation HAVING sum(count) > 0 ORDER BY work_type, generation";
+const SCOPES: &str = sql!(
+    "SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN ({claimable}) \
+    GROUP BY work_type, generation HAVING sum(count) > 0 ORDER BY work_type, generation"
+);
 
 /// One short range of the claim index.
-const RANGE: &str = "\
-    SELECT id, event_id, namespace, turn, lane_ordinal, attempt, failures FROM work_item \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = ? AND queue_class = ? \
-    ORDER BY turn, id LIMIT ?";
+const RANGE: &str = sql!(
+    "SELECT id, event_id, namespace, turn, lane_ordinal, attempt, failures FROM work_item \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = ? AND queue_class = ? \
+    ORDER BY turn, id LIMIT ?"
+);
 
 /// Rows of one work type that wait in lanes.
-const BLOCKED: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND work_type = ? AND state = 0";
+const BLOCKED: &str = sql!(
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND work_type = ? AND state = {blocked}"
+);
 
 impl Store {
-    /// Looks at who is next. Reads up to `rows_max` rows of each generation, state and class, whatever the backlog.
+    /// Reads the next WorkItems: up to `rows_max` rows of each generation, state and class, whatever the backlog.
     pub async fn peek(&self, request: &PeekRequest) -> Result<Peeked, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -122,8 +126,8 @@ impl Store {
                     for row in connection.fetch_all(RANGE, values).await? {
                         let standing = standing(state, row.time(3)?, now);
                         let item = PeekedItem {
-                            id: WorkItemId::from_bytes(row.bytes_16(0)?),
-                            event_id: EventId::from_bytes(row.bytes_16(1)?),
+                            id: row.work_item_id(0)?,
+                            event_id: row.event_id(1)?,
                             namespace: row.name(2)?,
                             generation,
                             work_type,
@@ -158,6 +162,7 @@ fn standing(state: WorkState, turn: Timestamp, now: Timestamp) -> Standing {
     }
 }
 
+#[cfg(test)]
 impl PeekedItem {
     /// Whether the next claim with room takes it.
     pub const fn is_claimable(&self) -> bool {

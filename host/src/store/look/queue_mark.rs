@@ -1,24 +1,26 @@
 //! Whether other runtimes changed a queue: two numbers, at the same cost at any backlog.
 
 use crate::model::names::PackName;
+use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::Engine;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
 /// What a pack's counters said. Rows are never deleted, so another number of them means that some were stored; another
-/// number of ready ones, that a lane went on or that somebody claimed.
+/// number of ready ones, that a lane went on or that a row was claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueMark {
     stored: u64,
     ready: u64,
 }
 
-const MARK: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), CAST(coalesce(sum(CASE WHEN state = 1 THEN count ELSE 0 END), 0) AS SIGNED) \
-    FROM work_item_counter WHERE pack = ?";
+const MARK: &str = sql!(
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED), CAST(coalesce(sum(CASE WHEN state = {ready} THEN count ELSE 0 END), 0) AS SIGNED) \
+    FROM work_item_counter WHERE pack = ?"
+);
 
 impl Store {
-    /// Whether other runtimes may write to this database: they tell nobody here of what they store.
+    /// Whether other runtimes may write to this database. They do not notify this one.
     pub fn is_shared(&self) -> bool {
         self.readers.engine() != Engine::Sqlite
     }

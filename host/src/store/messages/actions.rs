@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::DueAction;
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkType;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::Row;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
@@ -59,16 +59,16 @@ struct Stored {
 /// there.
 static STORED: Statement = Statement::select(
     "(ordinal)",
-    1,
-    "SELECT message.ordinal, message.id, message.generation, message.event_id, message.namespace, message.action_pack, \
-     message.action_generation, event.ordinal, coalesce(emitter.queue_class, 1) FROM wanted \
+    sql!(
+        "SELECT message.ordinal, message.id, message.generation, message.event_id, message.namespace, message.action_pack, \
+     message.action_generation, event.ordinal, coalesce(emitter.queue_class, {default}) FROM wanted \
      CROSS JOIN message ON message.ordinal = wanted.ordinal LEFT JOIN event ON event.id = message.event_id \
-     LEFT JOIN work_item AS emitter ON emitter.id = message.work_item_id",
+     LEFT JOIN work_item AS emitter ON emitter.id = message.work_item_id"
+    ),
 );
 
 static INPUTS: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT work_item.id, message.id, message.action, payload.body, message.due_at FROM wanted \
      CROSS JOIN work_item ON work_item.id = wanted.id CROSS JOIN message ON message.ordinal = work_item.action \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",
@@ -76,7 +76,6 @@ static INPUTS: Statement = Statement::select(
 
 static SIZES: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT work_item.id, message.bytes FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
      CROSS JOIN message ON message.ordinal = work_item.action",
 );
@@ -88,7 +87,7 @@ impl Store {
             return Ok(HashMap::new());
         }
         let mut reader = self.reader().await?;
-        let actions = INPUTS.fetch(&mut reader.connection(), ids.to_vec(), bind_work_item, due_action).await?;
+        let actions = INPUTS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, due_action).await?;
         Ok(actions.into_iter().collect())
     }
 
@@ -98,8 +97,8 @@ impl Store {
             return Ok(HashMap::new());
         }
         let mut reader = self.reader().await?;
-        let size = |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?));
-        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), bind_work_item, size).await?;
+        let size = |row: &Row| Ok((row.work_item_id(0)?, row.unsigned(1)?));
+        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, size).await?;
         Ok(sizes.into_iter().collect())
     }
 }
@@ -110,13 +109,10 @@ pub(in crate::store) async fn hand_off(unit: &mut Unit<'_>, messages: Vec<Handed
         return Ok(());
     }
     let ended_at: HashMap<i64, Timestamp> = messages.into_iter().map(|handed| (handed.message, handed.at)).collect();
-    let bind = |values: &mut Values, ordinal: i64| {
-        values.push(ordinal);
-    };
     let mut ordinals: Vec<i64> = ended_at.keys().copied().collect();
     ordinals.sort_unstable();
     let expected = ordinals.len();
-    let mut actions = STORED.fetch(&mut unit.connection, ordinals, bind, stored).await?;
+    let mut actions = STORED.fetch(&mut unit.connection, ordinals, Values::only, stored).await?;
     all_written(actions.len() as u64, expected)?;
     actions.sort_unstable_by_key(|action| action.ordinal);
     let planned = |action: Stored| {
@@ -159,30 +155,17 @@ impl Stored {
 fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
     Ok(Stored {
         ordinal: row.value(0)?,
-        id: MessageId::from_bytes(row.bytes_16(1)?),
+        id: row.message_id(1)?,
         generation: row.unsigned_32(2)?,
-        event_id: EventId::from_bytes(row.bytes_16(3)?),
+        event_id: row.event_id(3)?,
         namespace: row.name(4)?,
-        scope: Scope {
-            pack: row.name(5)?,
-            work_type: WorkType::WorkflowActionApply,
-            generation: GenerationNumber(row.unsigned_32(6)?),
-        },
+        scope: Scope { pack: row.name(5)?, work_type: WorkType::WorkflowActionApply, generation: row.generation(6)? },
         event: row.value(7)?,
         queue_class: row.queue_class(8)?,
     })
 }
 
 fn due_action(row: &Row) -> Result<(WorkItemId, DueAction), sqlx::Error> {
-    let action = DueAction {
-        id: MessageId::from_bytes(row.bytes_16(1)?),
-        name: row.value(2)?,
-        body: row.blob(3)?,
-        due_at: row.time(4)?,
-    };
-    Ok((WorkItemId::from_bytes(row.bytes_16(0)?), action))
-}
-
-fn bind_work_item(values: &mut Values, id: WorkItemId) {
-    values.id(id.as_bytes());
+    let action = DueAction { id: row.message_id(1)?, name: row.value(2)?, body: row.blob(3)?, due_at: row.time(4)? };
+    Ok((row.work_item_id(0)?, action))
 }

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use self::transitions::{Cancel, Owned, Redrive, Reschedule, RescheduleTo, Resolve};
 use crate::model::event::Header;
-use crate::model::ids::{EventId, MessageId, WorkItemId};
+use crate::model::ids::MessageId;
 pub use crate::model::message::Resolution;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
@@ -59,13 +60,13 @@ pub enum Admission {
 pub struct OutcomeRecord {
     /// The message.
     pub id: MessageId,
-    /// The generation that was admitted: attempts are counted anew in each.
+    /// The generation that was admitted; each counts its attempts from 1.
     pub generation: u32,
     /// The attempt that this is the outcome of.
     pub attempt: u32,
     /// What becomes of the message.
     pub after: AfterAttempt,
-    /// Whether nobody knows what the attempt did to the destination.
+    /// Whether the outcome of the attempt is unknown.
     pub uncertain: bool,
     /// Whether the attempt spends none of the message's: its number is the next one's again.
     pub spared: bool,
@@ -198,7 +199,7 @@ impl Store {
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
-            let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), bind_id, entry).await?;
+            let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, entry).await?;
             reader.is_answered();
             Ok(entries)
         };
@@ -242,7 +243,7 @@ impl Store {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
             let payload = |row: &Row| payload(row, 0);
-            let payloads = PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), bind_id, payload).await?;
+            let payloads = PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, payload).await?;
             reader.is_answered();
             Ok(payloads)
         };
@@ -294,7 +295,7 @@ impl Store {
         self.writer.control(|reply| Control::Redrive(Redrive { ids, now }, reply)).await
     }
 
-    /// Settles a message whose outcome nobody knew.
+    /// Settles a message whose outcome is unknown.
     pub async fn resolve(&self, id: MessageId, resolution: Resolution, now: Timestamp) -> Result<Resolved, StoreError> {
         self.writer.control(|reply| Control::Resolve(Resolve { id, resolution, now }, reply)).await
     }
@@ -319,12 +320,12 @@ static FEED: Text = Text::new(concat!(
     " FROM message WHERE shard = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 ));
 
-/// `state < 4` is what the index `message_open` says: neither published, cancelled, expired nor dead.
-static FEED_OPEN_SQLITE: Text = Text::new(concat!(
+/// `state < {message_published}` is what the index `message_open` says: neither published, cancelled, expired nor dead.
+static FEED_OPEN_SQLITE: Text = Text::new(sql!(concat!(
     "SELECT ",
     entry_columns!(),
-    " FROM message WHERE shard = ? AND seq > ? AND seq <= ? AND state < 4 ORDER BY seq LIMIT ?"
-));
+    " FROM message WHERE shard = ? AND seq > ? AND seq <= ? AND state < {message_published} ORDER BY seq LIMIT ?"
+)));
 
 /// Without partial indexes, a generated column is null where such an index has no entry.
 static FEED_OPEN_MYSQL: Text = Text::new(concat!(
@@ -333,21 +334,19 @@ static FEED_OPEN_MYSQL: Text = Text::new(concat!(
     " FROM message WHERE shard = ? AND open_seq > ? AND open_seq <= ? ORDER BY open_seq LIMIT ?"
 ));
 
-static PUBLISHING: Text = Text::new(concat!(
+static PUBLISHING: Text = Text::new(sql!(concat!(
     "SELECT ",
     entry_columns!(),
-    " FROM message WHERE shard = ? AND state = 1 AND id > ? ORDER BY id LIMIT ?"
-));
+    " FROM message WHERE shard = ? AND state = {message_publishing} AND id > ? ORDER BY id LIMIT ?"
+)));
 
 static ENTRIES: Statement = Statement::select(
     "(id)",
-    1,
     concat!("SELECT ", entry_columns!(), " FROM wanted CROSS JOIN message ON message.id = wanted.id"),
 );
 
 static PAYLOADS: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT message.id, payload.idempotency_key, payload.content_type, payload.headers, payload.body \
      FROM wanted CROSS JOIN message ON message.id = wanted.id \
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal",
@@ -360,10 +359,6 @@ async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64
     Ok(row.unsigned(0)?)
 }
 
-fn bind_id(values: &mut Values, id: MessageId) {
-    values.id(id.as_bytes());
-}
-
 fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {
     Ok(rows.iter().map(entry).collect::<Result<_, sqlx::Error>>()?)
 }
@@ -371,10 +366,10 @@ fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {
 /// Reads a row that begins with [`entry_columns`].
 pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
     Ok(MessageEntry {
-        id: MessageId::from_bytes(row.bytes_16(0)?),
+        id: row.message_id(0)?,
         seq: row.unsigned(1)?,
-        event_id: EventId::from_bytes(row.bytes_16(2)?),
-        work_item_id: WorkItemId::from_bytes(row.bytes_16(3)?),
+        event_id: row.event_id(2)?,
+        work_item_id: row.work_item_id(3)?,
         namespace: row.name(4)?,
         destination: row.name(5)?,
         state: row.message_state(6)?,
@@ -392,7 +387,7 @@ pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
 /// Reads id, idempotency key, content type, headers and body from column `first` on.
 pub(super) fn payload(row: &Row, first: usize) -> Result<Payload, sqlx::Error> {
     Ok(Payload {
-        id: MessageId::from_bytes(row.bytes_16(first)?),
+        id: row.message_id(first)?,
         idempotency_key: row.value(first + 1)?,
         content_type: row.value(first + 2)?,
         headers: row.headers(first + 3)?,

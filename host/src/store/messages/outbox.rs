@@ -9,9 +9,10 @@ use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageState, NewMessage};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
+use crate::store::engine::codes::message_state_code;
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::message_state_code;
+use crate::store::engine::values::Values;
 use crate::store::shards::{ShardId, Shards, shard_of};
 use crate::store::writer::unit::Unit;
 
@@ -40,17 +41,16 @@ struct Placed {
 }
 
 static KNOWN: Statement =
-    Statement::select("(id)", 1, "SELECT message.id FROM wanted CROSS JOIN message ON message.id = wanted.id");
+    Statement::select("(id)", "SELECT message.id FROM wanted CROSS JOIN message ON message.id = wanted.id");
 
 static INSERT: Statement = Statement::insert(
     "message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, ordering_key, due_at, eligible_at, \
      expire_at, bytes, created_at, state, generation, attempt, action, action_pack, action_generation)",
-    20,
     Conflict::Fail,
 );
 
 static INSERT_PAYLOADS: Statement =
-    Statement::insert("message_payload (ordinal, idempotency_key, content_type, headers, body)", 5, Conflict::Fail);
+    Statement::insert("message_payload (ordinal, idempotency_key, content_type, headers, body)", Conflict::Fail);
 
 /// Stores messages. One whose id is already known stays as it is.
 pub(in crate::store) async fn emit(
@@ -62,18 +62,8 @@ pub(in crate::store) async fn emit(
         return Ok(());
     }
     let ids = emitted.iter().map(|emitted| emitted.message.id).collect();
-    let mut known: HashSet<MessageId> = KNOWN
-        .fetch(
-            &mut unit.connection,
-            ids,
-            |values, id: MessageId| {
-                values.id(id.as_bytes());
-            },
-            |row| Ok(MessageId::from_bytes(row.bytes_16(0)?)),
-        )
-        .await?
-        .into_iter()
-        .collect();
+    let mut known: HashSet<MessageId> =
+        KNOWN.fetch(&mut unit.connection, ids, Values::only, |row| row.message_id(0)).await?.into_iter().collect();
     let fresh: Vec<Emitted> = emitted.into_iter().filter(|emitted| known.insert(emitted.message.id)).collect();
     let mut placed = Vec::with_capacity(fresh.len());
     for emitted in fresh {

@@ -22,9 +22,10 @@ use crate::model::ids::MessageId;
 use crate::model::message::{AttemptEnd, Life, MessageState, NotRedriven, Resolution};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
+use crate::store::engine::codes::message_state_code;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, message_state_code};
+use crate::store::engine::values::Values;
 use crate::store::error::StoreError;
 use crate::store::shards::{ShardId, ShardLease, Shards};
 use crate::store::work::draining::{ActionDrain, DrainTarget, DrainedRows};
@@ -78,7 +79,6 @@ pub(in crate::store) struct Resolve {
 
 static LOAD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT message.id, message.ordinal, message.shard, message.state, message.generation, message.attempt, \
      message.due_at, message.eligible_at, message.expire_at, message.admitted_at, message.status, message.error, \
      coalesce(message.line_seq, message.seq), message.action_generation, message.uncertain_attempts \
@@ -87,37 +87,37 @@ static LOAD: Statement = Statement::lock(
 );
 
 static SHARDS: Statement =
-    Statement::select("(id)", 1, "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
+    Statement::select("(id)", "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
 
 static MOVE: Statement = Statement::update(
     "message",
-    "state = moved.column5, attempt = moved.column6, eligible_at = moved.column7, admitted_at = moved.column8, \
-     status = moved.column9, error = moved.column10, finished_at = moved.column11, uncertain_attempts = moved.column12",
-    "moved",
-    12,
-    "message.ordinal = moved.column1 AND message.state = moved.column2 AND message.generation = moved.column3 \
-     AND message.attempt = moved.column4",
+    "state = moved.state, attempt = moved.attempt, eligible_at = moved.eligible_at, admitted_at = moved.admitted_at, \
+     status = moved.status, error = moved.error, finished_at = moved.finished_at, \
+     uncertain_attempts = moved.uncertain_attempts",
+    "moved (ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, \
+     error, finished_at, uncertain_attempts)",
+    "message.ordinal = moved.ordinal AND message.state = moved.old_state \
+     AND message.generation = moved.old_generation AND message.attempt = moved.old_attempt",
 );
 
 static REMAKE: Statement = Statement::update(
     "message",
-    "state = remade.column5, attempt = remade.column6, eligible_at = remade.column7, admitted_at = remade.column8, \
-     status = remade.column9, error = remade.column10, finished_at = remade.column11, \
-     uncertain_attempts = remade.column12, seq = remade.column13, generation = remade.column14, \
-     due_at = remade.column15, line_seq = remade.column16",
-    "remade",
-    16,
-    "message.ordinal = remade.column1 AND message.state = remade.column2 AND message.generation = remade.column3 \
-     AND message.attempt = remade.column4",
+    "state = remade.state, attempt = remade.attempt, eligible_at = remade.eligible_at, \
+     admitted_at = remade.admitted_at, status = remade.status, error = remade.error, \
+     finished_at = remade.finished_at, uncertain_attempts = remade.uncertain_attempts, seq = remade.seq, \
+     generation = remade.generation, due_at = remade.due_at, line_seq = remade.line_seq",
+    "remade (ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, \
+     error, finished_at, uncertain_attempts, seq, generation, due_at, line_seq)",
+    "message.ordinal = remade.ordinal AND message.state = remade.old_state \
+     AND message.generation = remade.old_generation AND message.attempt = remade.old_attempt",
 );
 
 /// Of rows that are held.
 static REGENERATE: Statement = Statement::update(
     "message",
-    "action_generation = regenerated.column2",
-    "regenerated",
-    2,
-    "message.ordinal = regenerated.column1 AND message.action_generation IS NOT NULL",
+    "action_generation = regenerated.action_generation",
+    "regenerated (ordinal, action_generation)",
+    "message.ordinal = regenerated.ordinal AND message.action_generation IS NOT NULL",
 );
 
 /// A message's row as it is becoming.
@@ -164,10 +164,7 @@ impl Entry {
 
 /// The shards that messages belong to, which never changes.
 pub(in crate::store) async fn shards_of(unit: &mut Unit<'_>, ids: Vec<MessageId>) -> Result<Vec<ShardId>, sqlx::Error> {
-    let bind = |values: &mut Values, id: MessageId| {
-        values.id(id.as_bytes());
-    };
-    SHARDS.fetch(&mut unit.connection, ids, bind, |row| Ok(ShardId(row.unsigned_16(0)?))).await
+    SHARDS.fetch(&mut unit.connection, ids, Values::only, |row| Ok(ShardId(row.unsigned_16(0)?))).await
 }
 
 /// The messages that a group of requests names, and the shards that they belong to.
@@ -187,39 +184,32 @@ impl<'s> Book<'s> {
         ids.sort_unstable();
         ids.dedup();
         let entries = LOAD
-            .fetch(
-                &mut unit.connection,
-                ids,
-                |values, id| {
-                    values.id(id.as_bytes());
-                },
-                |row| {
-                    let life = Life {
-                        state: row.message_state(3)?,
-                        generation: row.unsigned_32(4)?,
-                        attempt: row.unsigned_32(5)?,
-                        due_at: row.time(6)?,
-                        eligible_at: row.time(7)?,
-                        expire_at: row.optional_time(8)?,
-                        admitted_at: row.optional_time(9)?,
-                        finished_at: None,
-                        uncertain_attempts: row.unsigned_32(14)?,
-                    };
-                    let entry = Entry {
-                        ordinal: row.value(1)?,
-                        shard: ShardId(row.unsigned_16(2)?),
-                        before: (life.state, life.generation, life.attempt),
-                        life,
-                        status: row.optional_unsigned_16(10)?,
-                        error: row.value(11)?,
-                        place: row.value(12)?,
-                        action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
-                        action_moved: false,
-                        change: Change::Nothing,
-                    };
-                    Ok((MessageId::from_bytes(row.bytes_16(0)?), entry))
-                },
-            )
+            .fetch(&mut unit.connection, ids, Values::only, |row| {
+                let life = Life {
+                    state: row.message_state(3)?,
+                    generation: row.unsigned_32(4)?,
+                    attempt: row.unsigned_32(5)?,
+                    due_at: row.time(6)?,
+                    eligible_at: row.time(7)?,
+                    expire_at: row.optional_time(8)?,
+                    admitted_at: row.optional_time(9)?,
+                    finished_at: None,
+                    uncertain_attempts: row.unsigned_32(14)?,
+                };
+                let entry = Entry {
+                    ordinal: row.value(1)?,
+                    shard: ShardId(row.unsigned_16(2)?),
+                    before: (life.state, life.generation, life.attempt),
+                    life,
+                    status: row.optional_unsigned_16(10)?,
+                    error: row.value(11)?,
+                    place: row.value(12)?,
+                    action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
+                    action_moved: false,
+                    change: Change::Nothing,
+                };
+                Ok((row.message_id(0)?, entry))
+            })
             .await?
             .into_iter()
             .collect();

@@ -78,23 +78,21 @@ const SET_ACTIVATED_AT: &str = "UPDATE generation SET activated_at = ? WHERE pac
 
 const EXISTS: &str = "SELECT 1 FROM generation WHERE pack = ? AND number = ?";
 
-static INSERT_NAMESPACES: Statement = Statement::insert("namespace (name, created_at)", 2, Conflict::Keep("name"));
+static INSERT_NAMESPACES: Statement = Statement::insert("namespace (name, created_at)", Conflict::Keep("name"));
 
 /// A chunk that is there already is as good, and is as young as this one from now on.
 static STORE_CHUNK: Statement = Statement::insert(
     "component_chunk (digest, position, stored_at, bytes)",
-    4,
     Conflict::Set("digest, position", "stored_at"),
 );
 
 static LOCK_PACK: Statement = Statement::lock(
     "(name)",
-    1,
     "SELECT pack.active_generation FROM wanted CROSS JOIN pack ON pack.name = wanted.name",
     Lock::Update,
 );
 
-static CREATE_PACK: Statement = Statement::insert("pack (name, active_generation)", 2, Conflict::Keep("name"));
+static CREATE_PACK: Statement = Statement::insert("pack (name, active_generation)", Conflict::Keep("name"));
 
 /// Makes namespaces known.
 pub(in crate::store) async fn ensure_namespaces(

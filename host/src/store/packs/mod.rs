@@ -15,6 +15,7 @@ use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::Row;
 use crate::store::engine::values::values;
 use crate::store::writer::Control;
@@ -120,7 +121,7 @@ impl Store {
     /// Makes namespaces known; those that are already known stay as they are.
     pub async fn ensure_namespaces(&self, names: &[Namespace], now: Timestamp) -> Result<(), StoreError> {
         let names = names.to_vec();
-        self.writer.control(|reply| Control::EnsureNamespaces(names, now, reply)).await
+        self.writer.control(|reply| Control::EnsureNamespaces((names, now), reply)).await
     }
 
     /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest
@@ -167,7 +168,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let rows = reader.connection().fetch_all(SERVING, values![]).await?;
         let serving = rows.iter().map(|row| {
-            let number = GenerationNumber(row.unsigned_32(1)?);
+            let number = row.generation(1)?;
             Ok(ServingGeneration { pack: row.name(0)?, number, active: row.value(2)? })
         });
         serving.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
@@ -274,16 +275,17 @@ macro_rules! generation_columns {
 const ACTIONS: &str = "\
     SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
 
-/// Active generations, and those with WorkItems that may be claimed now or later (1, 2, 3), or with actions that wait.
-/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows (0) have a head, which
+/// Active generations, and those with WorkItems that may be claimed now or later, or with actions that wait.
+/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows have a head, which
 /// brings them in. A subquery with a limit is asked for each generation, and never made a table of.
-pub(super) const SERVING: &str = "\
-    SELECT generation.pack, generation.number, generation.number = pack.active_generation \
+pub(super) const SERVING: &str = sql!(
+    "SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
     WHERE generation.number = pack.active_generation OR (SELECT work_item.ordinal FROM work_item WHERE work_item.pack = generation.pack \
-    AND work_item.work_type IN (1, 2) AND work_item.generation = generation.number AND work_item.state IN (1, 2, 3) LIMIT 1) IS NOT NULL \
+    AND work_item.work_type IN ({any_work_type}) AND work_item.generation = generation.number AND work_item.state IN ({claimable}) LIMIT 1) IS NOT NULL \
     OR EXISTS (SELECT 1 FROM message WHERE message.action_pack = generation.pack AND message.open_action = generation.number) \
-    ORDER BY generation.pack, generation.number";
+    ORDER BY generation.pack, generation.number"
+);
 
 const GENERATION: &str = concat!(
     "SELECT ",
@@ -298,10 +300,11 @@ const GENERATIONS: &str = concat!(
      ORDER BY generation.pack, generation.number DESC LIMIT ?"
 );
 
-/// WorkItems that are neither done (4) nor dead (5).
-const UNFINISHED: &str = "\
-    SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < 4 AND (? IS NULL OR pack = ?) \
-    GROUP BY pack, generation, state";
+/// WorkItems that are neither done nor dead.
+const UNFINISHED: &str = sql!(
+    "SELECT pack, generation, state, CAST(sum(count) AS SIGNED) FROM work_item_counter WHERE state < {done} AND (? IS NULL OR pack = ?) \
+    GROUP BY pack, generation, state"
+);
 
 /// The number that a digest has, and the last one of its pack.
 pub(super) const NUMBERS: &str = "\
@@ -314,7 +317,7 @@ const CHUNKS: &str =
 fn generation(row: &Row) -> Result<Generation, sqlx::Error> {
     Ok(Generation {
         pack: row.name(0)?,
-        number: GenerationNumber(row.unsigned_32(1)?),
+        number: row.generation(1)?,
         active: row.value(2)?,
         digest: row.digest(3)?,
         component_digest: row.digest(4)?,

@@ -45,7 +45,7 @@ pub(in crate::store) struct CheckpointRequest {
 
 #[derive(Debug, Clone)]
 enum Change {
-    /// One more counts, and of the older ones so many that there are `kept_max`.
+    /// One more counts, and the newest `kept_max` in all.
     Keep { checkpoint: CheckpointRow, kept_max: u32 },
     /// None counts any more.
     Forget,
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Has a checkpoint count, and of the older ones as many as make `kept_max` with it. Returns those that count then,
-    /// the newest first; `None`, and nothing is changed, if the shard is somebody else's.
+    /// the newest first; `None`, and nothing is changed, if another runtime owns it.
     pub async fn keep_checkpoint(
         &self,
         lease: ShardLease,
@@ -71,7 +71,7 @@ impl Store {
         self.writer.control(|reply| Control::Checkpoint(Box::new(request), reply)).await
     }
 
-    /// Has no checkpoint of a shard count any more. `false`, and nothing is changed, if the shard is somebody else's.
+    /// Has no checkpoint of a shard count any more. `false`, and nothing is changed, if another runtime owns the shard.
     pub async fn forget_checkpoints(&self, lease: ShardLease) -> Result<bool, StoreError> {
         let request = CheckpointRequest { lease, change: Change::Forget };
         let left = self.writer.control(|reply| Control::Checkpoint(Box::new(request), reply)).await?;
@@ -105,22 +105,21 @@ static ALL: Text = Text::new(
      ORDER BY shard, epoch DESC, number DESC LIMIT ?",
 );
 
-/// A request that is done again after a commit of which nobody knows finds its own row.
+/// A request that is repeated after a commit whose outcome is unknown finds its own row.
 static INSERT: Statement = Statement::insert(
     "shard_checkpoint (shard, epoch, number, applied, bytes, digest, created_at)",
-    7,
     Conflict::Keep("shard, epoch, number"),
 );
 
 const DROP: &str = "DELETE FROM shard_checkpoint WHERE shard = ? AND epoch = ? AND number = ?";
 
-/// Applies requests in order. The shards' rows are held: nobody becomes an owner meanwhile.
+/// Applies requests in order. The shards' rows are held, so that no owner changes meanwhile.
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
     shards: &Shards,
-    requests: Vec<CheckpointRequest>,
+    requests: impl Iterator<Item = CheckpointRequest>,
 ) -> Result<Answers<Option<Vec<CheckpointRow>>>, sqlx::Error> {
-    let mut answers = Vec::with_capacity(requests.len());
+    let mut answers = Vec::new();
     for CheckpointRequest { lease, change } in requests {
         let is_owner = shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         answers.push(Ok(if is_owner { Some(change_one(unit, lease.shard, change).await?) } else { None }));

@@ -23,7 +23,7 @@ pub struct GateRow {
     pub namespace: Option<Namespace>,
     /// Where it stands.
     pub gate: Gate,
-    /// Why, if anybody said.
+    /// The reason, if one was given.
     pub reason: Option<String>,
     /// Since when.
     pub changed_at: Timestamp,
@@ -94,7 +94,6 @@ const OPEN_ALL: &str = "DELETE FROM destination_gate WHERE destination = ?";
 
 static INSERT: Statement = Statement::insert(
     "destination_gate (destination, namespace, gate, reason, changed_at)",
-    5,
     Conflict::Keep("destination, namespace"),
 );
 

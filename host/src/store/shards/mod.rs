@@ -1,4 +1,4 @@
-//! Delay Shards: who owns them, and which one a message belongs to.
+//! Delay Shards: their owners, and which one a message belongs to.
 //!
 //! A lease is lost when somebody else acquires the shard or it is released; that it ran out alone does not end it, so
 //! an owner that was slow may still record what it did. Admitting anything new, however, needs a lease that holds
@@ -18,6 +18,7 @@ use crate::model::hash::fnv1a;
 use crate::model::ids::RuntimeId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
+use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
@@ -34,7 +35,7 @@ pub struct ShardId(pub u16);
 pub struct ShardRow {
     /// Which one.
     pub shard: ShardId,
-    /// Who owned it last, unless it was given up.
+    /// Its last owner, unless it was released.
     pub owner: Option<RuntimeId>,
     /// Rises by one with every change of owner.
     pub epoch: u64,
@@ -71,7 +72,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let text = "SELECT id, owner, epoch, lease_until, last_seq FROM shard ORDER BY id";
         let rows = reader.connection().fetch_all(text, values![]).await?;
-        let shard = |row: &crate::store::engine::connection::Row| {
+        let shard = |row: &Row| {
             Ok(ShardRow {
                 shard: ShardId(row.unsigned_16(0)?),
                 owner: row.optional_bytes_16(1)?.map(RuntimeId::from_bytes),
@@ -190,7 +191,6 @@ impl Ownership {
 
 static LOAD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT shard.id, shard.owner, shard.epoch, shard.lease_until, shard.last_seq \
      FROM wanted CROSS JOIN shard ON shard.id = wanted.id",
     Lock::Update,
@@ -198,14 +198,13 @@ static LOAD: Statement = Statement::lock(
 
 static SAVE: Statement = Statement::update(
     "shard",
-    "owner = changed.column2, epoch = changed.column3, lease_until = changed.column4, last_seq = changed.column5",
-    "changed",
-    5,
-    "shard.id = changed.column1",
+    "owner = changed.owner, epoch = changed.epoch, lease_until = changed.lease_until, last_seq = changed.last_seq",
+    "changed (id, owner, epoch, lease_until, last_seq)",
+    "shard.id = changed.id",
 );
 
-/// A shard's row: who owns it, and how far its feed goes.
-struct Row {
+/// A shard's row: its owner, and how far its feed goes.
+struct StoredShard {
     ownership: Ownership,
     last_seq: i64,
     changed: bool,
@@ -213,7 +212,7 @@ struct Row {
 
 /// The shards that a transaction concerns. They are locked together and in order, before any message is: a transaction
 /// that holds a shard waits for none that comes before it.
-pub(super) struct Shards(BTreeMap<ShardId, Row>);
+pub(super) struct Shards(BTreeMap<ShardId, StoredShard>);
 
 impl Shards {
     /// Loads these shards' rows, and keeps everybody else from changing them until the transaction ends.
@@ -229,14 +228,14 @@ impl Shards {
                     let owner = row.optional_bytes_16(1)?.map(RuntimeId::from_bytes);
                     let ownership = Ownership { owner, epoch: row.unsigned(2)?, until: row.time(3)? };
                     let id = ShardId(row.unsigned_16(0)?);
-                    Ok((id, Row { ownership, last_seq: row.value(4)?, changed: false }))
+                    Ok((id, StoredShard { ownership, last_seq: row.value(4)?, changed: false }))
                 },
             )
             .await?;
         Ok(Self(rows.into_iter().collect()))
     }
 
-    /// Who owns a shard; `None` if there is no such shard.
+    /// The ownership of a shard; `None` if there is no such shard.
     pub(super) fn ownership(&self, shard: ShardId) -> Option<&Ownership> {
         self.0.get(&shard).map(|row| &row.ownership)
     }

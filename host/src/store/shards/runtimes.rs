@@ -1,6 +1,6 @@
-//! Runtimes that share the timeline: each says every so often that it is there, and learns who else is.
+//! Runtimes that share the timeline: each reports regularly, and learns of the others.
 //!
-//! This is no lease. Whoever is wrong about it tries to have a shard that another one owns, and is not given it.
+//! This is no lease. A runtime that is wrong about the others asks for a shard that another one owns, and is refused.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::{ShardId, Store, StoreError};
 /// The most runtimes that are told of.
 pub const RUNTIMES_MAX: u32 = 1_024;
 
-/// Who takes part in the timeline.
+/// The runtimes that take part in the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtimes {
     /// Those that are there, in order of their ids.
@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-static SAY: Statement = Statement::insert("runtime (id, live_until)", 2, Conflict::Set("id", "live_until"));
+static SAY: Statement = Statement::insert("runtime (id, live_until)", Conflict::Set("id", "live_until"));
 
 const KNOWN: &str = "SELECT id, live_until FROM runtime ORDER BY id LIMIT ?";
 
@@ -58,7 +58,7 @@ const FORGET: &str = "DELETE FROM runtime WHERE id = ?";
 /// How long one that is not there any more is remembered, in times for which a word counts.
 const REMEMBERED: u32 = 10;
 
-/// Writes down who is there, and answers who else is.
+/// Records that a runtime is there, and answers with the others.
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
     presences: Vec<Presence>,

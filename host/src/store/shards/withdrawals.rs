@@ -63,7 +63,7 @@ impl Store {
     }
 }
 
-static SAY: Statement = Statement::insert("shard_withdrawal (shard, runtime, until_time, reason)", 4, Conflict::Fail);
+static SAY: Statement = Statement::insert("shard_withdrawal (shard, runtime, until_time, reason)", Conflict::Fail);
 
 const KNOWN: &str = "SELECT shard, runtime, until_time, reason FROM shard_withdrawal ORDER BY shard, runtime LIMIT ?";
 

@@ -7,6 +7,7 @@ mod differential;
 mod durability;
 mod interleavings;
 mod lifecycle;
+mod lock_order;
 pub(super) mod mariadb;
 mod measure;
 mod on_mariadb;
@@ -25,8 +26,8 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use self::tamper::Tampering;
+use super::engine::codes::work_state_code;
 use super::engine::dialect::Engine;
-use super::engine::values::work_state_code;
 use super::testing::{Fixture, LEASE, Loss, START, done, env, namespace, options, pack};
 use super::upkeep::{counters, coverage};
 use super::*;

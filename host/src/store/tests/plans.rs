@@ -7,7 +7,7 @@ use super::*;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
 use crate::store::packs;
-use crate::store::work::{claiming, draining, finalize, handoff, lane, projection};
+use crate::store::work::{claiming, draining, finalize, handoff, lane, projection, supersede};
 
 /// What is done to tables: lists of values and their sorting are left out.
 async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {
@@ -89,27 +89,18 @@ async fn the_queues_statements_seek_by_index() {
 #[tokio::test]
 async fn what_follows_an_end_seeks_by_index() {
     let of_rows = |statement: &'static Statement| statement.text(Engine::Sqlite, 32);
-    let statements: [(&str, &str, Expect); 8] = [
+    let statements: [(&str, &str, Expect); 7] = [
         (
             "handoff: who waits",
             handoff::WAITING,
             expect!["SEARCH work_item USING INDEX work_item_waiting_source (waiting_source=?)"],
         ),
         (
-            "handoff: supersede",
-            of_rows(&handoff::SUPERSEDE),
-            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
-        ),
-        (
             "projection: who is queued",
             of_rows(&projection::QUEUED),
             expect!["SEARCH work_item USING INDEX work_item_waiting_source (waiting_source=?)"],
         ),
-        (
-            "projection: supersede",
-            of_rows(&projection::SUPERSEDE),
-            expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"],
-        ),
+        ("supersede", of_rows(&supersede::SUPERSEDE), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("drain: load", of_rows(&draining::LOAD), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("drain: move", of_rows(&draining::MOVE), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("drain: end", of_rows(&draining::END), expect!["SEARCH work_item USING INTEGER PRIMARY KEY (rowid=?)"]),

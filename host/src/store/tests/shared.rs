@@ -10,6 +10,7 @@ use crate::model::message::{AfterAttempt, NewMessage};
 use crate::store::engine::dialect::is_conflict;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::values::values;
+use crate::store::upkeep::transaction::in_transaction;
 use crate::store::work::materialize;
 use crate::store::writer::unit::{Terms, Unit};
 
@@ -423,4 +424,27 @@ async fn a_server_that_has_gone_without_a_word_is_waited_for_within_bounds_and_i
         assert_eq!(runtime.store.message_entries(&[id]).await.unwrap().len(), 1, "others are answered");
     }
     assert_eq!(runtime.store.payloads(&[id]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_repair_that_loses_is_done_again_and_what_it_wrote_is_undone() {
+    let fixture = begin(LeaseTime::Runtime).await;
+    let mut repairer = Tampering::with(&fixture).await;
+    let write = "INSERT INTO namespace (name, created_at) VALUES ('repaired', 0)";
+    // What the server says of a deadlock.
+    let lose = "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'";
+    let mut attempts = 0;
+    let mut sequences = Sequences::default();
+    let repair = async |unit: &mut Unit<'_>| {
+        attempts += 1;
+        unit.connection.run(write).await?;
+        if attempts < 3 { unit.connection.run(lose).await } else { Ok(()) }
+    };
+    in_transaction(&mut repairer.connection(), &mut sequences, repair).await.unwrap();
+    assert_eq!(attempts, 3);
+    assert_eq!(repairer.count("SELECT count(*) FROM namespace WHERE name = 'repaired'").await, 1);
+
+    let always = async |unit: &mut Unit<'_>| unit.connection.run(lose).await;
+    let lost = in_transaction(&mut repairer.connection(), &mut sequences, always).await.unwrap_err();
+    assert!(matches!(lost, StoreError::Unavailable(_)), "{lost}");
 }

@@ -182,7 +182,7 @@ const VERSION: &str = "SELECT CAST(coalesce(max(version), 0) AS SIGNED) FROM _sq
 
 const MARKED: &str = "SELECT ordinal FROM coverage_mark WHERE id = ?";
 
-static MARK: Statement = Statement::insert("coverage_mark (id, ordinal)", 2, Conflict::Set("id", "ordinal"));
+static MARK: Statement = Statement::insert("coverage_mark (id, ordinal)", Conflict::Set("id", "ordinal"));
 
 impl Store {
     /// Whether claims can be made in this database, as far as that does not depend on what it holds. `None`: nothing

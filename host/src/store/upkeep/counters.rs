@@ -1,13 +1,16 @@
 //! The counters against the rows that they count, scope by scope. They are the same, unless something went wrong or
-//! somebody wrote to the database by hand: each transaction counts what it moves.
+//! the database was changed by hand: each transaction counts what it moves.
 
 use std::time::Duration;
 
+use super::transaction::in_transaction;
 use crate::env;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::Engine;
+use crate::store::engine::sequences::Sequences;
 use crate::store::engine::values::{Values, values};
-use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS};
+use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS, Unit};
 use crate::store::{Store, StoreError};
 
 /// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may
@@ -34,17 +37,18 @@ pub struct Miscount {
 /// What the statement puts in front of a count of WorkItems.
 const WORK_ITEMS: i64 = 0;
 
-/// Of the work types that this program knows (1, 2); `SIGNED`, because a sum is a decimal number on some engines.
-const MISCOUNTS: &str = "\
-    SELECT 0, pack, work_type, generation, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
-    SELECT pack, work_type, generation, state, count AS counted, 0 AS stored FROM work_item_counter WHERE work_type IN (1, 2) \
-    UNION ALL SELECT pack, work_type, generation, state, 0, count(*) FROM work_item WHERE work_type IN (1, 2) \
+/// Of the work types that this program knows; `SIGNED`, because a sum is a decimal number on some engines.
+const MISCOUNTS: &str = sql!(
+    "SELECT 0, pack, work_type, generation, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
+    SELECT pack, work_type, generation, state, count AS counted, 0 AS stored FROM work_item_counter WHERE work_type IN ({any_work_type}) \
+    UNION ALL SELECT pack, work_type, generation, state, 0, count(*) FROM work_item WHERE work_type IN ({any_work_type}) \
     GROUP BY pack, work_type, generation, state) AS compared \
     GROUP BY pack, work_type, generation, state HAVING sum(counted) <> sum(stored) \
     UNION ALL SELECT 1, '', 0, 0, state, CAST(sum(counted) AS SIGNED), CAST(sum(stored) AS SIGNED) FROM (\
     SELECT state, count AS counted, 0 AS stored FROM message_counter \
     UNION ALL SELECT state, 0, count(*) FROM message GROUP BY state) AS compared_messages \
-    GROUP BY state HAVING sum(counted) <> sum(stored)";
+    GROUP BY state HAVING sum(counted) <> sum(stored)"
+);
 
 /// All counters, and where there might be one.
 const HOLD: [&str; 2] =
@@ -74,19 +78,14 @@ pub(in crate::store) async fn miscounts(connection: &mut Connection<'_>) -> Resu
 
 /// Has the counters say what the rows say, also while hosts use the database. Returns what was wrong.
 ///
-/// Every transaction that moves a row writes its counter, at its end. With all counters held nobody is between the two,
-/// and what is seen from then on is of one moment.
+/// Every transaction that moves a row writes its counter, at its end. With all counters held, no transaction is
+/// between the two, and reads from then on are of one moment.
 pub(in crate::store) async fn recount(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, StoreError> {
     if miscounts(connection).await?.is_empty() {
         return Ok(Vec::new());
     }
-    connection.begin().await?;
-    let recounted = recount_held(connection).await;
-    match recounted {
-        Ok(_) => connection.commit().await.map_err(sqlx::Error::from)?,
-        Err(_) => connection.rollback().await?,
-    }
-    Ok(recounted?)
+    let recount = async |unit: &mut Unit<'_>| recount_held(&mut unit.connection).await;
+    in_transaction(connection, &mut Sequences::default(), recount).await
 }
 
 async fn recount_held(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, sqlx::Error> {

@@ -2,28 +2,30 @@
 //! WorkItems, is found by no claim: it is reported, and repaired.
 //!
 //! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is
-//! there then. So it may run beside hosts that share the database.
+//! there then. So it may run while hosts use the database.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::env::{self, Env};
+use super::transaction::in_transaction;
+use crate::env::Env;
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::pack::{Coalescing, GenerationNumber};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::store::StoreError;
+use crate::store::engine::codes::work_type_code;
 use crate::store::engine::connection::{Connection, Row, database_now};
-use crate::store::engine::dialect::{Lock, is_conflict};
+use crate::store::engine::dialect::Lock;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values, work_type_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::work::lane::Lanes;
 use crate::store::work::materialize::{
     PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, coalesces, delivery_lane, projection, store_work_items,
 };
 use crate::store::writer::authority::Authority;
-use crate::store::writer::unit::{Scope, Terms, Unit};
+use crate::store::writer::unit::{Scope, Unit};
 
 /// Events without a WorkItem that a report names; it counts them all.
 pub const GAP_EVENTS_SHOWN_MAX: usize = 20;
@@ -33,12 +35,6 @@ const WINDOW_ORDINALS: i64 = 20_000;
 
 /// Events that one transaction repairs: short, because hosts wait for its locks.
 const REPAIR_EVENTS_MAX: usize = 500;
-
-/// How often a repair's transaction is begun that loses against others.
-const ATTEMPTS_MAX: u32 = 10;
-
-/// The pause after a transaction that lost, doubled each time.
-const CONFLICT_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// What a route's rules say of the WorkItems of its events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,10 +90,10 @@ macro_rules! uncovered {
 }
 
 /// What a transaction sees: enough to know whose rows to hold.
-static SEEN: Statement = Statement::select("(ordinal)", 1, uncovered!());
+static SEEN: Statement = Statement::select("(ordinal)", uncovered!());
 
 /// What is there now, and what is not there stays so until the transaction ends.
-static CURRENT: Statement = Statement::lock("(ordinal)", 1, uncovered!(), Lock::Update);
+static CURRENT: Statement = Statement::lock("(ordinal)", uncovered!(), Lock::Update);
 
 /// An Event without a WorkItem.
 pub(in crate::store) struct Uncovered {
@@ -137,7 +133,9 @@ pub(in crate::store) async fn repair(
         for batch in missing.chunks(REPAIR_EVENTS_MAX) {
             let ordinals: Vec<i64> = batch.iter().map(|(ordinal, _)| *ordinal).collect();
             rules.learn(connection, &ordinals).await?;
-            let done = repair_batch(connection, &mut sequences, ordinals, env, &rules).await?;
+            sequences.stock(connection, ordinals.len()).await?;
+            let cover = async |unit: &mut Unit<'_>| cover(unit, ordinals.clone(), env, &rules).await;
+            let done = in_transaction(connection, &mut sequences, cover).await?;
             repair.repaired += done.repaired;
             repair.left += done.left;
         }
@@ -183,45 +181,9 @@ pub(in crate::store) async fn uncovered_of(
 
 async fn missing_in(connection: &mut Connection<'_>, first: i64, end: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
     let rows = connection.fetch_all(GAP, values![first, end]).await?;
-    let missing = rows.iter().map(|row| Ok((row.value(0)?, EventId::from_bytes(row.bytes_16(1)?))));
+    let missing = rows.iter().map(|row| Ok((row.value(0)?, row.event_id(1)?)));
     Ok(missing.collect::<Result<_, sqlx::Error>>()?)
 }
-
-/// One transaction, again if it loses against another one.
-async fn repair_batch(
-    connection: &mut Connection<'_>,
-    sequences: &mut Sequences,
-    ordinals: Vec<i64>,
-    env: &Env,
-    rules: &Rules<'_>,
-) -> Result<CoverageRepair, StoreError> {
-    for attempt in 0..ATTEMPTS_MAX {
-        sequences.stock(connection, ordinals.len()).await?;
-        let mut unit = Unit::new(connection.reborrow(), sequences.clone(), TERMS, attempt);
-        unit.connection.begin().await?;
-        let committed = match cover(&mut unit, ordinals.clone(), env, rules).await {
-            Ok(done) => unit.connection.commit().await.map(|()| done).map_err(sqlx::Error::from),
-            Err(error) => Err(error),
-        };
-        match committed {
-            Ok(done) => {
-                *sequences = unit.sequences;
-                return Ok(done);
-            }
-            Err(error) => {
-                let undone = unit.connection.rollback().await;
-                if undone.is_err() || !is_conflict(&error) {
-                    return Err(error.into());
-                }
-            }
-        }
-        env::sleep(CONFLICT_PAUSE * 2_u32.pow(attempt)).await;
-    }
-    Err(StoreError::Unavailable(format!("a repair lost against others {ATTEMPTS_MAX} times: do it again")))
-}
-
-/// No shard is touched, and one stripe of the counters is as good as another.
-const TERMS: Terms = Terms { shard_count: 0, stripe: 0, database_now: None };
 
 /// Makes the WorkItems of those Events that have none now.
 async fn cover(
@@ -259,12 +221,12 @@ fn bind(values: &mut Values, ordinal: i64) {
 fn uncovered(row: &Row) -> Result<Uncovered, sqlx::Error> {
     Ok(Uncovered {
         ordinal: row.value(0)?,
-        id: EventId::from_bytes(row.bytes_16(1)?),
+        id: row.event_id(1)?,
         namespace: row.name(2)?,
         source_key: row.value(3)?,
         route: row.name(6)?,
         delivery_lane: delivery_lane(row, 6)?,
-        scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: GenerationNumber(row.unsigned_32(5)?) },
+        scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: row.generation(5)? },
     })
 }
 

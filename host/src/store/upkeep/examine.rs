@@ -80,7 +80,7 @@ pub struct ServerFacts {
     pub behaviour: Option<Behaviour>,
 }
 
-/// What a server was seen to do, beside what every start proves.
+/// What a server was seen to do, besides what every start proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
     /// Whether a shared lock keeps writers off; else exclusive ones are taken.

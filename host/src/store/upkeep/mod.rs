@@ -6,3 +6,4 @@ pub(super) mod confirm;
 pub(super) mod counters;
 pub(super) mod coverage;
 pub(super) mod examine;
+pub(super) mod transaction;

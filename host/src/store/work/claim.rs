@@ -12,9 +12,10 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
+use crate::store::engine::codes::{sql, work_state_code};
 use crate::store::engine::connection::{Row, database_now};
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values, work_state_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
 use crate::store::{Store, StoreError};
 
@@ -37,7 +38,7 @@ pub struct ClaimRequest {
     pub preference: QueueClasses,
     /// This row and no other; under all the predicates that a claim has.
     pub only: Option<WorkItemId>,
-    /// At most so many rows, up to [`CLAIM_ROWS_MAX`].
+    /// The most rows, up to [`CLAIM_ROWS_MAX`].
     pub rows_max: u32,
     /// Only rows whose lease ran out; never a fresh one.
     pub stale_only: bool,
@@ -50,12 +51,19 @@ pub struct ClaimRequest {
     pub now: Timestamp,
 }
 
-/// Rows of a pack that are in work, over all runtimes.
+impl ClaimRequest {
+    /// The most rows that it takes.
+    pub(in crate::store) fn rows(&self) -> usize {
+        usize::try_from(self.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX)
+    }
+}
+
+/// Processing rows of a pack, over all runtimes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessingRows {
     /// All of them.
     pub rows: u64,
-    /// Those whose lease ran out: they count until somebody takes them over.
+    /// Those whose lease ran out; they count until they are taken over.
     pub stale: u64,
 }
 
@@ -93,7 +101,7 @@ impl Store {
             let mut values = scope.values();
             values.id(request.lease.as_bytes());
             for row in reader.connection().fetch_all(CLAIMED_UNDER, values).await? {
-                claimed.push((WorkItemId::from_bytes(row.bytes_16(0)?), row.unsigned_32(1)?));
+                claimed.push((row.work_item_id(0)?, row.unsigned_32(1)?));
             }
         }
         Ok(claimed)
@@ -107,16 +115,7 @@ impl Store {
     /// Loads Events by id, in the order asked for.
     pub async fn load_events(&self, ids: &[EventId]) -> Result<Vec<Event>, StoreError> {
         let mut reader = self.reader().await?;
-        let found = EVENTS
-            .fetch(
-                &mut reader.connection(),
-                ids.to_vec(),
-                |values, id| {
-                    values.id(id.as_bytes());
-                },
-                event,
-            )
-            .await?;
+        let found = EVENTS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, event).await?;
         let mut found: HashMap<EventId, Event> = found.into_iter().map(|event| (event.id, event)).collect();
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
@@ -135,14 +134,7 @@ impl Store {
     pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
         let mut reader = self.reader().await?;
         let sizes = SIZES
-            .fetch(
-                &mut reader.connection(),
-                ids.to_vec(),
-                |values, id| {
-                    values.id(id.as_bytes());
-                },
-                |row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.unsigned(1)?)),
-            )
+            .fetch(&mut reader.connection(), ids.to_vec(), Values::only, |row| Ok((row.event_id(0)?, row.unsigned(1)?)))
             .await?;
         Ok(sizes.into_iter().collect())
     }
@@ -175,10 +167,11 @@ impl Store {
     }
 }
 
-/// A walk over the rows of a generation that are in work, in the claim index.
-const CLAIMED_UNDER: &str = "\
-    SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 3 \
-    AND queue_class IN (0, 1, 2) AND lease_token = ?";
+/// The processing rows of a generation, in the claim index.
+const CLAIMED_UNDER: &str = sql!(
+    "SELECT id, epoch FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {processing} \
+    AND queue_class IN ({any_class}) AND lease_token = ?"
+);
 
 /// The columns of an Event, in the order in which [`event`] reads them.
 macro_rules! event_columns {
@@ -190,7 +183,6 @@ macro_rules! event_columns {
 
 pub(in crate::store) static EVENTS: Statement = Statement::select(
     "(id)",
-    1,
     concat!(
         "SELECT ",
         event_columns!(),
@@ -200,7 +192,6 @@ pub(in crate::store) static EVENTS: Statement = Statement::select(
 
 static SMALL_EVENTS: Statement = Statement::select(
     "(id, bytes_max)",
-    2,
     concat!(
         "SELECT ",
         event_columns!(),
@@ -212,7 +203,6 @@ static SMALL_EVENTS: Statement = Statement::select(
 /// SQLite knows a blob's length from the head of its row, wherever the blob itself is.
 static SIZES: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT event.id, length(event.body) FROM wanted CROSS JOIN event ON event.id = wanted.id",
 );
 
@@ -220,32 +210,34 @@ static SIZES: Statement = Statement::select(
 ///
 /// Stale rows are one short range of the claim index for each generation and work type that the counters know, and each
 /// queue class. A lease holds to its last millisecond.
-const PROCESSING_ROWS: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
+const PROCESSING_ROWS: &str = sql!(
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED), (SELECT CAST(coalesce(sum((SELECT count(*) FROM work_item \
     WHERE work_item.pack = scope.pack AND work_item.work_type = scope.work_type \
-    AND work_item.generation = scope.generation AND work_item.state IN (1, 2, 3) AND work_item.state = 3 \
+    AND work_item.generation = scope.generation AND work_item.state IN ({claimable}) AND work_item.state = {processing} \
     AND work_item.queue_class = class.code AND work_item.turn < ?)), 0) AS SIGNED) \
-    FROM (SELECT pack, work_type, generation FROM work_item_counter WHERE pack = ? AND state = 3 \
+    FROM (SELECT pack, work_type, generation FROM work_item_counter WHERE pack = ? AND state = {processing} \
     GROUP BY pack, work_type, generation) AS scope \
-    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class) \
-    FROM work_item_counter WHERE pack = ? AND state = ?";
+    CROSS JOIN (SELECT {interactive} AS code UNION ALL SELECT {default} UNION ALL SELECT {bulk}) AS class) \
+    FROM work_item_counter WHERE pack = ? AND state = ?"
+);
 
-/// The earliest turn, from a time on, among a pack's delayed (2) and processing (3) rows: one index seek for each
+/// The earliest turn, from a time on, among a pack's delayed and processing rows: one index seek for each
 /// generation, work type and state that the counters know, and each queue class.
-const NEXT_CLAIMABLE: &str = "\
-    SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
+const NEXT_CLAIMABLE: &str = sql!(
+    "SELECT min((SELECT min(work_item.turn) FROM work_item WHERE work_item.pack = counter.pack \
     AND work_item.work_type = counter.work_type AND work_item.generation = counter.generation \
-    AND work_item.state = counter.state AND work_item.state IN (1, 2, 3) AND work_item.queue_class = class.code \
+    AND work_item.state = counter.state AND work_item.state IN ({claimable}) AND work_item.queue_class = class.code \
     AND work_item.turn >= ?)) FROM work_item_counter AS counter \
-    CROSS JOIN (SELECT 0 AS code UNION ALL SELECT 1 UNION ALL SELECT 2) AS class WHERE counter.pack = ? AND counter.state IN (2, 3)";
+    CROSS JOIN (SELECT {interactive} AS code UNION ALL SELECT {default} UNION ALL SELECT {bulk}) AS class WHERE counter.pack = ? AND counter.state IN ({delayed}, {processing})"
+);
 
 pub(in crate::store) fn event(row: &Row) -> Result<Event, sqlx::Error> {
     Ok(Event {
-        id: EventId::from_bytes(row.bytes_16(0)?),
+        id: row.event_id(0)?,
         receipt_id: ReceiptId::from_bytes(row.bytes_16(1)?),
         namespace: row.name(2)?,
         pack: row.name(3)?,
-        generation: GenerationNumber(row.unsigned_32(4)?),
+        generation: row.generation(4)?,
         route: row.name(5)?,
         source_key: row.value(6)?,
         delivery_key: row.value(7)?,

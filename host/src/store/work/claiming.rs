@@ -12,37 +12,39 @@ use super::claim::{CLAIM_ROWS_MAX, ClaimRequest, lease_is_over};
 use super::replay;
 use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
+use crate::store::engine::codes::{queue_class_code, sql, work_state_code, work_type_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::statement::{Statement, Text};
-use crate::store::engine::values::{Values, queue_class_code, values, work_state_code, work_type_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 
 /// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed
 /// rows is worked off as fast as it is claimed.
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
-/// `state IN (1, 2, 3)` is what the index `work_item_claim` says; the planner wants to read it in the statement.
-pub(in crate::store) const DUE_SQLITE: &str = "\
-    UPDATE work_item SET state = 1, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = 2 AND queue_class = ? \
-    AND turn <= ? ORDER BY turn, id LIMIT ? + 0)";
+/// `state IN ({claimable})` is what the index `work_item_claim` says; the planner wants to read it in the statement.
+pub(in crate::store) const DUE_SQLITE: &str = sql!(
+    "UPDATE work_item SET state = {ready}, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {delayed} AND queue_class = ? \
+    AND turn <= ? ORDER BY turn, id LIMIT ? + 0)"
+);
 
-/// A table that is updated cannot be read beside it there, but an update takes an order and a limit itself.
-const DUE_MYSQL: &str = "\
-    UPDATE work_item SET state = 1, turn = lane_ordinal \
-    WHERE pack = ? AND work_type = ? AND generation = ? AND state = 2 AND queue_class = ? AND turn <= ? \
-    ORDER BY turn, id LIMIT ?";
+/// There an update cannot read its own table, but it takes an order and a limit.
+const DUE_MYSQL: &str = sql!(
+    "UPDATE work_item SET state = {ready}, turn = lane_ordinal \
+    WHERE pack = ? AND work_type = ? AND generation = ? AND state = {delayed} AND queue_class = ? AND turn <= ? \
+    ORDER BY turn, id LIMIT ?"
+);
 
 /// The first rows of one state and class, a short range of the claim index; none with a limit of 0.
 macro_rules! range {
     ($state:literal, $class:literal) => {
         concat!(
             "SELECT * FROM (SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state \
-             FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN (1, 2, 3) AND state = ",
+             FROM work_item WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = ",
             $state,
             " AND queue_class = ",
             $class,
@@ -54,14 +56,25 @@ macro_rules! range {
 /// The first rows of each class, in the order of [`QueueClass::ALL`] and with its codes.
 macro_rules! class_ranges {
     ($state:literal) => {
-        concat!(range!($state, "0"), " UNION ALL ", range!($state, "1"), " UNION ALL ", range!($state, "2"))
+        concat!(
+            range!($state, "{interactive}"),
+            " UNION ALL ",
+            range!($state, "{default}"),
+            " UNION ALL ",
+            range!($state, "{bulk}")
+        )
     };
 }
 
 /// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements
 /// that a claim pays for.
-pub(in crate::store) static CLAIMABLE: Text =
-    Text::new(concat!(class_ranges!("3"), " UNION ALL ", class_ranges!("2"), " UNION ALL ", class_ranges!("1")));
+pub(in crate::store) static CLAIMABLE: Text = Text::new(sql!(concat!(
+    class_ranges!("{processing}"),
+    " UNION ALL ",
+    class_ranges!("{delayed}"),
+    " UNION ALL ",
+    class_ranges!("{ready}")
+)));
 
 /// One row, whatever it says. The columns that [`CLAIMABLE`] reads, and what it is looked for by.
 const THE_ONE: &str = "\
@@ -73,21 +86,23 @@ const TIERS: [WorkState; 3] = [WorkState::Processing, WorkState::Delayed, WorkSt
 
 pub(in crate::store) static TAKE: Statement = Statement::update(
     "work_item",
-    "state = 3, turn = taken.column2, lease_token = taken.column3, epoch = epoch + 1, attempt = attempt + 1",
-    "taken",
-    10,
-    "work_item.ordinal = taken.column1 AND work_item.state = taken.column4 AND work_item.turn = taken.column5 \
-     AND work_item.epoch = taken.column6 AND work_item.pack = taken.column7 \
-     AND work_item.work_type = taken.column8 AND work_item.generation = taken.column9 \
-     AND work_item.queue_class = taken.column10 \
+    sql!(
+        "state = {processing}, turn = taken.lease_until, lease_token = taken.lease_token, \
+         epoch = work_item.epoch + 1, attempt = work_item.attempt + 1"
+    ),
+    "taken (ordinal, lease_until, lease_token, state, turn, epoch, pack, work_type, generation, queue_class)",
+    "work_item.ordinal = taken.ordinal AND work_item.state = taken.state AND work_item.turn = taken.turn \
+     AND work_item.epoch = taken.epoch AND work_item.pack = taken.pack AND work_item.work_type = taken.work_type \
+     AND work_item.generation = taken.generation AND work_item.queue_class = taken.queue_class \
      AND (work_item.projection_key IS NULL OR work_item.projection_active_key IS NOT NULL)",
 );
 
 pub(in crate::store) static TAKEN: Statement = Statement::select(
     "(ordinal, lease_token)",
-    2,
-    "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
-     AND work_item.lease_token = wanted.lease_token AND work_item.state = 3",
+    sql!(
+        "SELECT work_item.ordinal FROM wanted CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal \
+     AND work_item.lease_token = wanted.lease_token AND work_item.state = {processing}"
+    ),
 );
 
 /// Under what rows are taken.
@@ -131,7 +146,7 @@ async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<Claimed
         let candidate = the_one(unit, &request, id).await?;
         return take(unit, grant, candidate.into_iter().collect()).await;
     }
-    let rows_max = usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX);
+    let rows_max = request.rows();
     let mut found = look(unit, &request, rows_max).await?;
     if found.stale.len() < rows_max && !found.due.is_empty() {
         promote(unit, &found.due, request.now).await?;
@@ -152,11 +167,7 @@ async fn the_one(
     let Some(row) = unit.connection.fetch_optional(THE_ONE, values![id.as_bytes().as_slice()]).await? else {
         return Ok(None);
     };
-    let scope = Scope {
-        pack: row.name(10)?,
-        work_type: row.work_type(11)?,
-        generation: GenerationNumber(row.unsigned_32(12)?),
-    };
+    let scope = row.scope(10)?;
     let candidate = candidate(&row, &scope)?;
     let now = unit.time(request.now).as_millis();
     let in_time = match candidate.state {
@@ -227,8 +238,8 @@ fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> V
 fn candidate(row: &Row, scope: &Scope) -> Result<Candidate, sqlx::Error> {
     Ok(Candidate {
         ordinal: row.value(0)?,
-        id: WorkItemId::from_bytes(row.bytes_16(1)?),
-        event_id: EventId::from_bytes(row.bytes_16(2)?),
+        id: row.work_item_id(1)?,
+        event_id: row.event_id(2)?,
         namespace: row.name(3)?,
         scope: scope.clone(),
         class: row.queue_class(4)?,
@@ -272,7 +283,7 @@ pub(in crate::store) async fn take(
         Ok(all) if all == candidates.len() => candidates,
         _ => won(unit, grant.lease, candidates).await?,
     };
-    // A token that somebody carries already would read back as ours: a row has no more owners than were made here.
+    // Rows of another claim with the same token would read back as ours: no more rows are won than were written.
     all_written(taken, won.len())?;
     for row in &won {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Processing, 1);

@@ -19,9 +19,11 @@ use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::{sql, work_state_code};
+use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values, work_state_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 use crate::store::{Store, StoreError};
@@ -127,8 +129,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let values = values![pack.as_str(), from.0, after, BATCH_ROWS];
         let rows = reader.connection().fetch_all(WAITING_ACTIONS, values).await?;
-        let action =
-            |row: &crate::store::engine::connection::Row| Ok((row.value(0)?, MessageId::from_bytes(row.bytes_16(1)?)));
+        let action = |row: &Row| Ok((row.value(0)?, row.message_id(1)?));
         Ok(rows.iter().map(action).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -161,15 +162,18 @@ impl Store {
     }
 }
 
-const UNFINISHED: &str = "\
-    SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < 4";
+const UNFINISHED: &str = sql!(
+    "SELECT CAST(coalesce(sum(count), 0) AS SIGNED) FROM work_item_counter WHERE pack = ? AND generation = ? AND state < {done}"
+);
 
-const HAS_CLAIMABLE: &str = "\
-    SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN (1, 2) AND generation = ? AND state IN (1, 2, 3))";
+const HAS_CLAIMABLE: &str = sql!(
+    "SELECT EXISTS (SELECT 1 FROM work_item WHERE pack = ? AND work_type IN ({any_work_type}) AND generation = ? AND state IN ({claimable}))"
+);
 
-/// Neither done (4) nor dead (5).
-const WAITING: &str = "\
-    SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < 4 ORDER BY ordinal LIMIT ?";
+/// Neither done nor dead.
+const WAITING: &str = sql!(
+    "SELECT ordinal FROM work_item WHERE ordinal > ? AND pack = ? AND generation = ? AND state < {done} ORDER BY ordinal LIMIT ?"
+);
 
 const ACTIONS: &str = "SELECT count(*) FROM message WHERE action_pack = ? AND open_action = ?";
 
@@ -178,7 +182,6 @@ const WAITING_ACTIONS: &str = "\
 
 pub(in crate::store) static LOAD: Statement = Statement::lock(
     "(ordinal)",
-    1,
     "SELECT work_item.ordinal, work_item.pack, work_item.work_type, work_item.generation, work_item.state, \
      work_item.turn, work_item.delivery_lane_id, work_item.source_lane_id, work_item.epoch FROM wanted \
      CROSS JOIN work_item ON work_item.ordinal = wanted.ordinal",
@@ -187,25 +190,26 @@ pub(in crate::store) static LOAD: Statement = Statement::lock(
 
 pub(in crate::store) static MOVE: Statement = Statement::update(
     "work_item",
-    "generation = moved.column5",
-    "moved",
-    5,
-    "work_item.ordinal = moved.column1 AND work_item.generation = moved.column2 AND work_item.state = moved.column3 \
-     AND work_item.epoch = moved.column4",
+    "generation = moved.new_generation",
+    "moved (ordinal, generation, state, epoch, new_generation)",
+    "work_item.ordinal = moved.ordinal AND work_item.generation = moved.generation AND work_item.state = moved.state \
+     AND work_item.epoch = moved.epoch",
 );
 
 pub(in crate::store) static END: Statement = Statement::update(
     "work_item",
-    "state = 5, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, lease_token = NULL, \
-     projection_active_key = NULL, finished_at = ended.column5, failure_class = ended.column6, failure_message = ended.column7",
-    "ended",
-    7,
-    "work_item.ordinal = ended.column1 AND work_item.generation = ended.column2 AND work_item.state = ended.column3 \
-     AND work_item.epoch = ended.column4",
+    sql!(
+        "state = {dead}, turn = lane_ordinal, blockers = 0, delivery_lane_id = NULL, source_lane_id = NULL, \
+         lease_token = NULL, projection_active_key = NULL, finished_at = ended.finished_at, \
+         failure_class = ended.failure_class, failure_message = ended.failure_message"
+    ),
+    "ended (ordinal, generation, state, epoch, finished_at, failure_class, failure_message)",
+    "work_item.ordinal = ended.ordinal AND work_item.generation = ended.generation AND work_item.state = ended.state \
+     AND work_item.epoch = ended.epoch",
 );
 
 /// A row that waits for its generation.
-struct Row {
+struct DrainedItem {
     ordinal: i64,
     scope: Scope,
     state: WorkState,
@@ -233,30 +237,19 @@ pub(in crate::store) async fn apply(
 }
 
 /// The rows that are as the drain wants them, held.
-async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Error> {
+async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<DrainedItem>, sqlx::Error> {
     let now = unit.time(drain.now).as_millis();
     let mut rows = LOAD
-        .fetch(
-            &mut unit.connection,
-            drain.rows.clone(),
-            |values, ordinal| {
-                values.push(ordinal);
-            },
-            |row| {
-                Ok(Row {
-                    ordinal: row.value(0)?,
-                    scope: Scope {
-                        pack: row.name(1)?,
-                        work_type: row.work_type(2)?,
-                        generation: GenerationNumber(row.unsigned_32(3)?),
-                    },
-                    state: row.work_state(4)?,
-                    turn: row.value(5)?,
-                    lanes: LaneIds { delivery: row.value(6)?, source: row.value(7)? },
-                    epoch: row.unsigned_32(8)?,
-                })
-            },
-        )
+        .fetch(&mut unit.connection, drain.rows.clone(), Values::only, |row| {
+            Ok(DrainedItem {
+                ordinal: row.value(0)?,
+                scope: row.scope(1)?,
+                state: row.work_state(4)?,
+                turn: row.value(5)?,
+                lanes: LaneIds { delivery: row.value(6)?, source: row.value(7)? },
+                epoch: row.unsigned_32(8)?,
+            })
+        })
         .await?;
     rows.retain(|row| {
         row.scope.pack == drain.pack && row.scope.generation == drain.from && row.state.waits(row.turn, now)
@@ -266,25 +259,25 @@ async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<Row>, sqlx::Erro
 }
 
 impl WorkState {
-    /// Whether a row in this state, with this turn, is nobody's at `now`.
+    /// Whether no lease holds a row in this state, with this turn, at `now`.
     fn waits(self, turn: i64, now: i64) -> bool {
         match self {
             WorkState::Blocked | WorkState::Ready | WorkState::Delayed => true,
-            // The turn of a row in work is the end of its lease.
+            // The turn of a processing row is the end of its lease.
             WorkState::Processing => lease_is_over(turn, now),
             WorkState::Done | WorkState::Dead => false,
         }
     }
 }
 
-impl Row {
+impl DrainedItem {
     /// What a statement finds the row by, as it was read.
     fn bind(&self, values: &mut Values) {
         values.push(self.ordinal).push(self.scope.generation.0).push(work_state_code(self.state)).push(self.epoch);
     }
 }
 
-async fn move_to(unit: &mut Unit<'_>, rows: Vec<Row>, to: GenerationNumber) -> Result<(), sqlx::Error> {
+async fn move_to(unit: &mut Unit<'_>, rows: Vec<DrainedItem>, to: GenerationNumber) -> Result<(), sqlx::Error> {
     for row in &rows {
         unit.uncount_work_item(&row.scope, row.state);
         unit.count_work_items(&Scope { generation: to, ..row.scope.clone() }, None, row.state, 1);
@@ -300,7 +293,7 @@ async fn move_to(unit: &mut Unit<'_>, rows: Vec<Row>, to: GenerationNumber) -> R
     all_written(moved, expected)
 }
 
-async fn end(unit: &mut Unit<'_>, rows: Vec<Row>, now: Timestamp) -> Result<(), sqlx::Error> {
+async fn end(unit: &mut Unit<'_>, rows: Vec<DrainedItem>, now: Timestamp) -> Result<(), sqlx::Error> {
     for row in &rows {
         unit.count_work_items(&row.scope, Some(row.state), WorkState::Dead, 1);
     }

@@ -16,70 +16,77 @@ use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::lane::lets_go_on;
 use crate::model::message::NewMessage;
 use crate::model::names::Namespace;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
+use crate::store::engine::codes::{sql, work_state_code};
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, work_state_code};
+use crate::store::engine::values::Values;
 use crate::store::messages::outbox::Emitted;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 
 pub(in crate::store) static LOAD: Statement = Statement::lock(
     "(id)",
-    1,
-    "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
+    sql!(
+        "SELECT work_item.ordinal, work_item.id, work_item.event_id, work_item.namespace, work_item.pack, \
+     work_item.work_type, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.lane_ordinal, \
      work_item.run_after, work_item.lease_token, work_item.epoch, work_item.attempt, work_item.failures, \
      work_item.queue_class, work_item.coalesces, \
-     coalesce((SELECT lane.kind FROM lane WHERE lane.id = work_item.source_lane_id) = 3, 0) \
-     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
+     coalesce((SELECT lane.kind FROM lane WHERE lane.id = work_item.source_lane_id) = {projection_lane}, 0) \
+     FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id"
+    ),
     Lock::Update,
 );
 
 pub(in crate::store) static END: Statement = Statement::update(
     "work_item",
-    "state = ended.column4, turn = ended.column5, source_lane_id = ended.column6, delivery_lane_id = ended.column15, \
-     run_after = ended.column7, \
-     attempt = ended.column8, failures = ended.column9, finished_at = ended.column10, ignored = ended.column11, \
-     note = ended.column12, failure_class = coalesce(ended.column13, failure_class), \
-     failure_message = coalesce(ended.column14, failure_message), output_digest = ended.column16, lease_token = NULL, \
-     projection_active_key = CASE WHEN ended.column4 = 4 OR ended.column6 IS NULL THEN NULL ELSE projection_active_key END",
-    "ended",
-    16,
-    "work_item.ordinal = ended.column1 AND work_item.state = 3 AND work_item.lease_token = ended.column2 \
-     AND work_item.epoch = ended.column3",
+    sql!(
+        "state = ended.state, turn = ended.turn, source_lane_id = ended.source_lane_id, \
+         delivery_lane_id = ended.delivery_lane_id, run_after = ended.run_after, attempt = ended.attempt, \
+         failures = ended.failures, finished_at = ended.finished_at, ignored = ended.ignored, note = ended.note, \
+         failure_class = coalesce(ended.failure_class, work_item.failure_class), \
+         failure_message = coalesce(ended.failure_message, work_item.failure_message), \
+         output_digest = ended.output_digest, lease_token = NULL, \
+         projection_active_key = CASE WHEN ended.state = {done} OR ended.source_lane_id IS NULL THEN NULL ELSE projection_active_key END"
+    ),
+    "ended (ordinal, lease_token, epoch, state, turn, source_lane_id, run_after, attempt, failures, finished_at, \
+     ignored, note, failure_class, failure_message, delivery_lane_id, output_digest)",
+    sql!(
+        "work_item.ordinal = ended.ordinal AND work_item.state = {processing} \
+         AND work_item.lease_token = ended.lease_token AND work_item.epoch = ended.epoch"
+    ),
 );
 
 pub(in crate::store) static RENEW: Statement = Statement::update(
     "work_item",
-    "turn = renewed.column4",
-    "renewed",
-    4,
-    "work_item.id = renewed.column1 AND work_item.state = 3 AND work_item.lease_token = renewed.column2 \
-     AND work_item.epoch = renewed.column3",
+    "turn = renewed.turn",
+    "renewed (id, lease_token, epoch, turn)",
+    sql!(
+        "work_item.id = renewed.id AND work_item.state = {processing} \
+         AND work_item.lease_token = renewed.lease_token AND work_item.epoch = renewed.epoch"
+    ),
 );
 
 pub(in crate::store) static HELD: Statement = Statement::select(
     "(id, lease_token, epoch)",
-    3,
-    "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \
-     CROSS JOIN work_item ON work_item.id = wanted.id AND work_item.state = 3 \
-     AND work_item.lease_token = wanted.lease_token AND work_item.epoch = wanted.epoch",
+    sql!(
+        "SELECT work_item.id, work_item.lease_token, work_item.epoch FROM wanted \
+     CROSS JOIN work_item ON work_item.id = wanted.id AND work_item.state = {processing} \
+     AND work_item.lease_token = wanted.lease_token AND work_item.epoch = wanted.epoch"
+    ),
 );
 
 static LEAVE_LANE: Statement = Statement::update(
     "work_item",
     "source_lane_id = NULL, delivery_lane_id = NULL, projection_active_key = NULL",
-    "skipped",
-    1,
-    "work_item.ordinal = skipped.column1 AND work_item.state = 5",
+    "skipped (ordinal)",
+    sql!("work_item.ordinal = skipped.ordinal AND work_item.state = {dead}"),
 );
 
 /// A WorkItem's row, as far as its end needs it.
-struct Row {
+struct EndingItem {
     ordinal: i64,
     id: WorkItemId,
     event_id: EventId,
@@ -95,13 +102,13 @@ struct Row {
     failures: u32,
     queue_class: QueueClass,
     coalesces: Option<String>,
-    /// Whether it stands in the line of a projection (3), as a generation or as the replay of one.
+    /// Whether it stands in the line of a projection, as a generation or as the replay of one.
     is_projected: bool,
 }
 
 /// What is written into a row whose execution ended.
 struct End {
-    row: Row,
+    row: EndingItem,
     state: WorkState,
     turn: i64,
     leaves_lanes: bool,
@@ -171,17 +178,18 @@ async fn write(
     let written = END.execute(&mut unit.connection, ends, End::bind).await?;
     all_written(written, expected)?;
     records::keep(unit, records).await?;
-    let latest = handoff::supersede(unit, handoffs).await?;
-    lane::advance(unit, left.into_iter().filter(|lanes| !lanes.is_empty())).await?;
+    let held = lane::hold(unit, left.iter().copied().chain(handoffs.iter().map(Handoff::lane)).collect()).await?;
+    let latest = handoff::supersede(unit, &held, handoffs).await?;
+    lane::advance(unit, &held, left).await?;
     handoff::claim(unit, latest).await
 }
 
-impl Row {
+impl EndingItem {
     fn is_held_by(&self, finish: &Finish) -> bool {
         self.state == WorkState::Processing && self.lease == Some(finish.lease) && self.epoch == finish.epoch
     }
 
-    /// Who is to be claimed in its place, if it succeeded and coalesces.
+    /// The handoff to its successor, if it succeeded and coalesces.
     fn handoff(&self, number: usize, finish: &Finish) -> Option<Handoff> {
         let succeeded = matches!(finish.disposition, Disposition::Done { .. });
         let lane = self.lanes.source.filter(|_| succeeded);
@@ -199,7 +207,7 @@ impl Row {
 
 impl End {
     /// What a disposition makes of a row, and the messages that go with it.
-    fn of(row: Row, disposition: Disposition, now: Timestamp) -> (Self, Vec<NewMessage>) {
+    fn of(row: EndingItem, disposition: Disposition, now: Timestamp) -> (Self, Vec<NewMessage>) {
         let mut end = Self {
             state: WorkState::Ready,
             turn: row.lane_ordinal,
@@ -226,7 +234,7 @@ impl End {
                 end.state = WorkState::Delayed;
                 end.turn = run_after.as_millis();
                 end.run_after = run_after;
-                // Who stands for a projection is not over: the next one waits for its end, whatever others do.
+                // The active item of a projection keeps its place: the queued one waits for its end.
                 end.leaves_lanes = leaves_lane && !end.row.is_projected;
                 end.failures += 1;
                 end.failure = Some(failure);
@@ -292,7 +300,7 @@ pub(in crate::store) async fn renew(
     still_held(unit, renewals).await
 }
 
-/// Answers renewals of which some came too late: what the update did not find is somebody else's.
+/// Answers renewals of which some came too late: a row that the update did not find is no longer its caller's.
 async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answers<Vec<WorkItemId>>, sqlx::Error> {
     let wanted = renewals.iter().flat_map(|renewal| renewal.rows.iter().copied()).collect();
     let renewed: HashSet<(WorkItemId, LeaseToken, u32)> = HELD
@@ -303,7 +311,7 @@ async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answe
                 values.id(id.as_bytes()).id(lease.as_bytes()).push(epoch);
             },
             |row| {
-                let id = WorkItemId::from_bytes(row.bytes_16(0)?);
+                let id = row.work_item_id(0)?;
                 Ok((id, LeaseToken::from_bytes(row.bytes_16(1)?), row.unsigned_32(2)?))
             },
         )
@@ -343,49 +351,35 @@ pub(in crate::store) async fn leave_lanes(
     holders: Vec<(i64, LaneIds)>,
 ) -> Result<(), sqlx::Error> {
     let (ordinals, lanes): (Vec<i64>, Vec<LaneIds>) = holders.into_iter().unzip();
-    LEAVE_LANE
-        .execute(&mut unit.connection, ordinals, |values, ordinal| {
-            values.push(ordinal);
-        })
-        .await?;
-    lane::advance(unit, lanes).await
+    let held = lane::hold(unit, lanes.iter().copied().collect()).await?;
+    LEAVE_LANE.execute(&mut unit.connection, ordinals, Values::only).await?;
+    lane::advance(unit, &held, lanes).await
 }
 
-async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, Row>, sqlx::Error> {
+async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, EndingItem>, sqlx::Error> {
     ids.sort_unstable();
     ids.dedup();
     let rows = LOAD
-        .fetch(
-            &mut unit.connection,
-            ids,
-            |values, id| {
-                values.id(id.as_bytes());
-            },
-            |row| {
-                Ok(Row {
-                    ordinal: row.value(0)?,
-                    id: WorkItemId::from_bytes(row.bytes_16(1)?),
-                    event_id: EventId::from_bytes(row.bytes_16(2)?),
-                    namespace: row.name(4)?,
-                    scope: Scope {
-                        pack: row.name(5)?,
-                        work_type: row.work_type(3)?,
-                        generation: GenerationNumber(row.unsigned_32(6)?),
-                    },
-                    state: row.work_state(7)?,
-                    lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
-                    lane_ordinal: row.value(10)?,
-                    run_after: row.time(11)?,
-                    lease: row.optional_bytes_16(12)?.map(LeaseToken::from_bytes),
-                    epoch: row.unsigned_32(13)?,
-                    attempt: row.unsigned_32(14)?,
-                    failures: row.unsigned_32(15)?,
-                    queue_class: row.queue_class(16)?,
-                    coalesces: row.value(17)?,
-                    is_projected: row.value(18)?,
-                })
-            },
-        )
+        .fetch(&mut unit.connection, ids, Values::only, |row| {
+            Ok(EndingItem {
+                ordinal: row.value(0)?,
+                id: row.work_item_id(1)?,
+                event_id: row.event_id(2)?,
+                namespace: row.name(3)?,
+                scope: row.scope(4)?,
+                state: row.work_state(7)?,
+                lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
+                lane_ordinal: row.value(10)?,
+                run_after: row.time(11)?,
+                lease: row.optional_bytes_16(12)?.map(LeaseToken::from_bytes),
+                epoch: row.unsigned_32(13)?,
+                attempt: row.unsigned_32(14)?,
+                failures: row.unsigned_32(15)?,
+                queue_class: row.queue_class(16)?,
+                coalesces: row.value(17)?,
+                is_projected: row.value(18)?,
+            })
+        })
         .await?;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }

@@ -28,7 +28,7 @@ pub struct Finish {
     pub now: Timestamp,
 }
 
-/// A claim of the WorkItem that comes next, by whoever ends the one before it.
+/// A claim of the next WorkItem by the caller that ends the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Successor {
     /// The token that it will carry; fresh for every finish.
@@ -89,6 +89,11 @@ impl Finish {
             Disposition::Done { messages, .. } => messages,
             Disposition::Retry { .. } | Disposition::Dead { .. } | Disposition::Release => &[],
         }
+    }
+
+    /// How many bytes its messages' bodies have.
+    pub(in crate::store) fn body_bytes(&self) -> usize {
+        self.messages().iter().map(|message| message.body.len()).sum()
     }
 }
 

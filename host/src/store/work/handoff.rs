@@ -1,27 +1,25 @@
-//! Handoff: whoever ends a WorkItem of a route that coalesces goes on with the latest one of the same source, claimed
-//! in the transaction that ends the first; those between the two are superseded.
+//! Handoff: the caller that ends a WorkItem of a route that coalesces goes on with the latest one of that source, which
+//! is claimed in the transaction that ends the first; those between the two are superseded.
 //!
 //! Invariants:
 //! - The end, the supersession and the claim stand or fall together: if the successor cannot be claimed, nothing is
 //!   ended.
 //! - Only WorkItems of the same route and generation are superseded, up to the first that is another: that is a
 //!   different matter, and keeps its place.
-//! - Who coalesces stands in the lane of its source only. Strict delivery order knows no latest.
+//! - An item that coalesces stands in the lane of its source only: strict delivery order has no latest.
 
 use super::claiming::{self, Candidate, Grant};
 use super::finish::Successor;
-use super::lane::{self, HeldLanes, LaneIds};
-use crate::model::ids::{EventId, WorkItemId};
+use super::lane::{HeldLanes, LaneIds};
+use super::supersede::{self, Superseded};
 use crate::model::lane::superseded;
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
-use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
 use crate::store::writer::unit::{Scope, Unit, all_written};
 
-/// A head that has ended, and who is to be claimed in its place.
+/// A head that has ended, and the claim of its successor.
 pub(in crate::store) struct Handoff {
     /// Which of the finishes it goes with.
     pub(in crate::store) finish: usize,
@@ -41,36 +39,28 @@ pub(in crate::store) struct Latest {
     grant: Grant,
 }
 
-/// The first who wait in the lane of a source: no more are superseded at once (64). They are not locked: who coalesces
-/// waits in this lane only, which is held, so nobody else changes such a row.
+/// The first items that wait in the lane of a source; at most 64 are superseded at once. They are not locked: an item
+/// that coalesces waits in this lane only, and holding the lane keeps others from its row.
 pub(in crate::store) const WAITING: &str = "\
     SELECT ordinal, id, event_id, namespace, pack, work_type, generation, queue_class, lane_ordinal, epoch, attempt, \
     failures, coalesces FROM work_item WHERE waiting_source = ? ORDER BY lane_ordinal LIMIT 64";
 
-pub(in crate::store) static SUPERSEDE: Statement = Statement::update(
-    "work_item",
-    "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
-    "superseded",
-    3,
-    "work_item.ordinal = superseded.column1 AND work_item.state = 0 AND work_item.coalesces IS NOT NULL",
-);
-
-/// One who waits.
+/// An item that waits in a lane of a source.
 struct Waiting {
     candidate: Candidate,
     coalesces: Option<String>,
 }
 
-/// Supersedes all but the latest of those who wait behind these heads, and returns the latest ones. Their lanes have
-/// yet to go on, and are held.
+/// Supersedes all but the latest of the items that wait behind these heads, and returns the latest ones. Their lanes
+/// are held, and have yet to go on.
 pub(in crate::store) async fn supersede(
     unit: &mut Unit<'_>,
+    held: &HeldLanes,
     handoffs: Vec<Handoff>,
 ) -> Result<Vec<Latest>, sqlx::Error> {
-    let lanes: HeldLanes = handoffs.iter().map(Handoff::lane).collect();
-    lane::hold(unit, &lanes).await?;
     let mut latest = Vec::new();
     for handoff in handoffs {
+        assert!(held.cover(handoff.lane()), "the lane of a handoff is held");
         let mut waiting = waiting(unit, handoff.source_lane_id).await?;
         let alike = |waiting: &Waiting| {
             waiting.coalesces.as_ref() == Some(&handoff.route) && waiting.candidate.scope == handoff.scope
@@ -80,8 +70,13 @@ pub(in crate::store) async fn supersede(
             continue;
         }
         let Waiting { candidate, .. } = waiting.remove(count);
-        waiting.truncate(count);
-        end(unit, &waiting, candidate.id, handoff.now).await?;
+        let superseded = waiting.drain(..count).map(|Waiting { candidate: older, .. }| Superseded {
+            ordinal: older.ordinal,
+            scope: older.scope,
+            by: candidate.id,
+            at: handoff.now,
+        });
+        supersede::end(unit, superseded.collect()).await?;
         // Classes are a hard filter of executors: one of another class is left to the scheduler.
         if candidate.class == handoff.queue_class {
             let Successor { lease, lease_duration } = handoff.successor;
@@ -93,26 +88,10 @@ pub(in crate::store) async fn supersede(
 }
 
 impl Handoff {
-    fn lane(&self) -> LaneIds {
+    /// The lane whose next one is claimed.
+    pub(in crate::store) fn lane(&self) -> LaneIds {
         LaneIds { source: Some(self.source_lane_id), delivery: None }
     }
-}
-
-async fn end(
-    unit: &mut Unit<'_>,
-    superseded: &[Waiting],
-    latest: WorkItemId,
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    for row in superseded {
-        unit.count_work_items(&row.candidate.scope, Some(WorkState::Blocked), WorkState::Done, 1);
-    }
-    let ended = SUPERSEDE
-        .execute(&mut unit.connection, superseded.iter().collect(), |values, row: &Waiting| {
-            values.push(row.candidate.ordinal).time(now).push(format!("superseded by {latest}"));
-        })
-        .await?;
-    all_written(ended, superseded.len())
 }
 
 /// Claims them, now that they are the heads of their lanes. Each with the finish that it goes with.
@@ -135,14 +114,10 @@ async fn waiting(unit: &mut Unit<'_>, source_lane_id: i64) -> Result<Vec<Waiting
     let waiting = rows.iter().map(|row| {
         let candidate = Candidate {
             ordinal: row.value(0)?,
-            id: WorkItemId::from_bytes(row.bytes_16(1)?),
-            event_id: EventId::from_bytes(row.bytes_16(2)?),
+            id: row.work_item_id(1)?,
+            event_id: row.event_id(2)?,
             namespace: row.name(3)?,
-            scope: Scope {
-                pack: row.name(4)?,
-                work_type: row.work_type(5)?,
-                generation: GenerationNumber(row.unsigned_32(6)?),
-            },
+            scope: row.scope(4)?,
             class: row.queue_class(7)?,
             state: WorkState::Ready,
             turn: row.value(8)?,

@@ -3,24 +3,24 @@
 //! lane is decided in [`crate::model::lane`]; here it is read, held and written.
 //!
 //! Invariants:
-//! - Whoever changes a lane, or who stands in it, holds its row. Of lanes that are held together, those of routes come
-//!   first, then those of sources. A transaction that holds some, and then others (`handoff`, `sweep`, `replay`), may
-//!   meet another one that does the same the other way round: one of them is done again.
-//! - An item whose head position changes in one lane may at the same time be promoted in its other one, by somebody who
+//! - A change to a lane, or to which items stand in it, holds the lane's row. The finishes of a group hold all of their
+//!   lanes at once: those of routes first, then those of sources, each by id. A group that also drains, replays or
+//!   sweeps holds further lanes after these. Two such groups may deadlock; the server then redoes one of them.
+//! - An item that is promoted in one lane may at the same time be promoted in its other one, by the transaction that
 //!   holds that: its own row is held while its blockers are counted down.
-//! - An item that left its lanes (their ids are null) neither holds nor waits for anybody.
+//! - An item that left its lanes (their ids are null) neither holds up another one nor waits.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::lane::{self, Blockers, Lane, LaneKind, Miscounted, Successor};
 use crate::model::names::{Namespace, PackName};
-use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::{lane_kind_code, sql, work_state_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::{Conflict, Engine, Lock};
 use crate::store::engine::statement::{Answered, Asked, Reads, Statement};
-use crate::store::engine::values::{Values, damaged, lane_kind_code, work_state_code};
+use crate::store::engine::values::{Values, damaged};
 use crate::store::writer::unit::{Scope, Unit};
 
 /// What names a lane. Their order is the one in which they are held.
@@ -75,13 +75,12 @@ const BY_KEY: &str = "\
     FROM wanted CROSS JOIN lane ON lane.namespace = wanted.namespace AND lane.pack = wanted.pack \
     AND lane.kind = wanted.kind AND lane.`key` = wanted.`key`";
 
-static SEEN: Statement = Statement::select("(namespace, pack, kind, `key`)", 4, BY_KEY);
+static SEEN: Statement = Statement::select("(namespace, pack, kind, `key`)", BY_KEY);
 
-static LOAD: Statement = Statement::lock("(namespace, pack, kind, `key`)", 4, BY_KEY, Lock::Update);
+static LOAD: Statement = Statement::lock("(namespace, pack, kind, `key`)", BY_KEY, Lock::Update);
 
 static HELD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT lane.kind, lane.namespace, lane.pack, lane.`key`, lane.id, lane.head, lane.last_ordinal \
      FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
     Lock::Update,
@@ -90,30 +89,25 @@ static HELD: Statement = Statement::lock(
 /// A lane that is there already stays as it is, and is held from here on.
 static CREATE: Statement = Statement::insert(
     "lane (id, namespace, pack, kind, `key`, head, last_ordinal)",
-    7,
     Conflict::Keep("namespace, pack, kind, `key`"),
 );
 
 static APPEND: Statement = Statement::update(
     "lane",
-    "head = appended.column2, last_ordinal = appended.column3",
-    "appended",
-    3,
-    "lane.id = appended.column1",
+    "head = appended.head, last_ordinal = appended.last_ordinal",
+    "appended (id, head, last_ordinal)",
+    "lane.id = appended.id",
 );
 
-static HOLD: Statement =
-    Statement::lock("(id)", 1, "SELECT lane.id FROM wanted CROSS JOIN lane ON lane.id = wanted.id", Lock::Update);
-
-static HEADS: Statement = Statement::lock(
+/// Holds lanes, and reads their heads.
+static HOLD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT lane.id, lane.head FROM wanted CROSS JOIN lane ON lane.id = wanted.id",
     Lock::Update,
 );
 
-/// The first of those who wait in each lane. Whoever waits in a lane that is held goes on waiting; but its row may be
-/// held by somebody who promotes it in its other lane, and what it says counts after that.
+/// The first item that waits in each lane. It cannot leave a held lane, but its row may be held by a transaction that
+/// promotes it in its other lane: it is read after that.
 macro_rules! successors {
     ($waiting:literal) => {
         concat!(
@@ -128,23 +122,24 @@ macro_rules! successors {
 }
 
 pub(in crate::store) static IN_DELIVERY_LANES: Statement =
-    Statement::lock("(lane_id)", 1, successors!("waiting_delivery"), Lock::Update);
+    Statement::lock("(lane_id)", successors!("waiting_delivery"), Lock::Update);
 
 pub(in crate::store) static IN_SOURCE_LANES: Statement =
-    Statement::lock("(lane_id)", 1, successors!("waiting_source"), Lock::Update);
+    Statement::lock("(lane_id)", successors!("waiting_source"), Lock::Update);
 
-/// Who becomes ready and is a projection's generation is its active one from here on.
+/// A projection's item becomes the active one when it becomes ready.
 pub(in crate::store) static SET_BLOCKERS: Statement = Statement::update(
     "work_item",
-    "blockers = waiting.column2, state = waiting.column3, turn = lane_ordinal, \
-     projection_active_key = CASE WHEN waiting.column3 = 1 THEN projection_key END",
-    "waiting",
-    3,
-    "work_item.ordinal = waiting.column1 AND work_item.state = 0",
+    sql!(
+        "blockers = waiting.blockers, state = waiting.state, turn = lane_ordinal, \
+         projection_active_key = CASE WHEN waiting.state = {ready} THEN projection_key END"
+    ),
+    "waiting (ordinal, blockers, state)",
+    sql!("work_item.ordinal = waiting.ordinal AND work_item.state = {blocked}"),
 );
 
 pub(in crate::store) static SET_HEAD: Statement =
-    Statement::update("lane", "head = moved.column2", "moved", 2, "lane.id = moved.column1");
+    Statement::update("lane", "head = moved.head", "moved (id, head)", "lane.id = moved.id");
 
 impl Lanes {
     /// Asks for these lanes ahead, where nobody else can change them meanwhile.
@@ -208,7 +203,7 @@ impl Lanes {
         place
     }
 
-    /// Writes the lanes back that somebody was appended to.
+    /// Writes the lanes back that items were appended to.
     pub(in crate::store) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let changed = self.stored.into_iter().filter(|(_, stored)| stored.changed);
         let (new, old): (Vec<_>, Vec<_>) = changed.partition(|(_, stored)| stored.new);
@@ -265,9 +260,8 @@ fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
 /// first and wait for the row, while somebody who has the row waits for the key.
 async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<(LaneKey, Stored)>, sqlx::Error> {
     let seen = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
-    let lanes: HeldLanes = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
-    let ids = lanes.delivery.into_iter().chain(lanes.source).collect();
-    let mut loaded = HELD.fetch(&mut unit.connection, ids, bind_lane_id, stored).await?;
+    let lanes: LaneSet = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
+    let mut loaded = HELD.fetch(&mut unit.connection, lanes.ids(), Values::only, stored).await?;
     let seen: HashSet<LaneKey> = seen.into_iter().map(|(key, _)| key).collect();
     let missing: Vec<LaneKey> = keys.iter().filter(|key| !seen.contains(key)).cloned().collect();
     create(unit, missing.clone()).await?;
@@ -289,79 +283,90 @@ async fn create(unit: &mut Unit<'_>, missing: Vec<LaneKey>) -> Result<(), sqlx::
     Ok(())
 }
 
-fn bind_lane_id(values: &mut Values, lane_id: i64) {
-    values.push(lane_id);
-}
-
-/// Holds lanes: from here on nobody comes to stand in them, or leaves them, unseen.
-pub(in crate::store) async fn hold(unit: &mut Unit<'_>, lanes: &HeldLanes) -> Result<(), sqlx::Error> {
-    if unit.connection.engine() == Engine::Sqlite {
-        return Ok(());
+/// Holds lanes until the transaction ends. On SQLite the one writer holds them anyway.
+pub(in crate::store) async fn hold(unit: &mut Unit<'_>, lanes: LaneSet) -> Result<HeldLanes, sqlx::Error> {
+    if unit.connection.engine() != Engine::Sqlite {
+        HOLD.execute(&mut unit.connection, lanes.ids(), Values::only).await?;
     }
-    let ids = lanes.delivery.iter().chain(&lanes.source).copied().collect();
-    HOLD.execute(&mut unit.connection, ids, bind_lane_id).await.map(|_| ())
+    Ok(HeldLanes(lanes))
 }
 
-/// Lanes by kind, each once and in order.
+/// Lanes by kind, each once, in the order in which they are held.
 #[derive(Default)]
-pub(in crate::store) struct HeldLanes {
+pub(in crate::store) struct LaneSet {
     delivery: Vec<i64>,
     source: Vec<i64>,
 }
 
-impl FromIterator<LaneIds> for HeldLanes {
-    fn from_iter<I: IntoIterator<Item = LaneIds>>(lanes: I) -> Self {
-        let mut held = Self::default();
-        for ids in lanes {
-            held.delivery.extend(ids.delivery);
-            held.source.extend(ids.source);
-        }
-        for ids in [&mut held.delivery, &mut held.source] {
-            ids.sort_unstable();
-            ids.dedup();
-        }
-        held
+impl LaneSet {
+    fn ids(&self) -> Vec<i64> {
+        self.delivery.iter().chain(&self.source).copied().collect()
     }
 }
 
-/// Who comes next in a lane.
+impl FromIterator<LaneIds> for LaneSet {
+    fn from_iter<I: IntoIterator<Item = LaneIds>>(lanes: I) -> Self {
+        let mut set = Self::default();
+        for ids in lanes {
+            set.delivery.extend(ids.delivery);
+            set.source.extend(ids.source);
+        }
+        for ids in [&mut set.delivery, &mut set.source] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        set
+    }
+}
+
+/// Lanes that the transaction holds.
+pub(in crate::store) struct HeldLanes(LaneSet);
+
+impl HeldLanes {
+    /// Whether all of these lanes are held.
+    pub(in crate::store) fn cover(&self, lanes: LaneIds) -> bool {
+        let held = |known: &[i64], id: Option<i64>| id.is_none_or(|id| known.binary_search(&id).is_ok());
+        held(&self.0.delivery, lanes.delivery) && held(&self.0.source, lanes.source)
+    }
+}
+
+/// The next item of a lane.
 struct Next {
     lane_id: i64,
     successor: Successor,
     scope: Scope,
 }
 
-/// Lets lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
+/// Lets held lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
 pub(in crate::store) async fn advance(
     unit: &mut Unit<'_>,
+    held: &HeldLanes,
     left: impl IntoIterator<Item = LaneIds>,
 ) -> Result<(), sqlx::Error> {
-    let lanes: HeldLanes = left.into_iter().collect();
-    hold(unit, &lanes).await?;
+    let lanes: LaneSet = left.into_iter().inspect(|lanes| assert!(held.cover(*lanes), "{lanes:?} is held")).collect();
     let mut next =
-        IN_DELIVERY_LANES.fetch(&mut unit.connection, lanes.delivery.clone(), bind_lane_id, successor).await?;
-    next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), bind_lane_id, successor).await?);
+        IN_DELIVERY_LANES.fetch(&mut unit.connection, lanes.delivery.clone(), Values::only, successor).await?;
+    next.extend(IN_SOURCE_LANES.fetch(&mut unit.connection, lanes.source.clone(), Values::only, successor).await?);
     promote(unit, &next).await?;
     let heads: HashMap<i64, i64> = next.iter().map(|next| (next.lane_id, next.successor.item)).collect();
-    let lanes = lanes.delivery.into_iter().chain(lanes.source);
-    set_heads(unit, lanes.map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
+    set_heads(unit, lanes.ids().into_iter().map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
 }
 
 /// Lets lanes go on that these items stood in, each with its ordinal, wherever they stood: only a head's going moves a
 /// lane.
 pub(in crate::store) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
-    let lanes: HeldLanes = left.iter().map(|(_, lanes)| *lanes).collect();
-    let ids = lanes.delivery.into_iter().chain(lanes.source).collect();
-    let heads = HEADS
-        .fetch(&mut unit.connection, ids, bind_lane_id, |row| Ok((row.value(0)?, row.value(1)?)))
+    let lanes: LaneSet = left.iter().map(|(_, lanes)| *lanes).collect();
+    let heads = HOLD
+        .fetch(&mut unit.connection, lanes.ids(), Values::only, |row| Ok((row.value(0)?, row.value(1)?)))
         .await?
         .into_iter()
         .collect::<HashMap<i64, Option<i64>>>();
+    let held = HeldLanes(lanes);
     let headed = |item, lane_id: Option<i64>| lane_id.filter(|id| heads.get(id) == Some(&Some(item)));
     let gone = left
         .into_iter()
         .map(|(item, lanes)| LaneIds { delivery: headed(item, lanes.delivery), source: headed(item, lanes.source) });
-    advance(unit, gone.filter(|lanes| !lanes.is_empty())).await
+    advance(unit, &held, gone).await
 }
 
 async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> {
@@ -378,7 +383,7 @@ async fn promote(unit: &mut Unit<'_>, next: &[Next]) -> Result<(), sqlx::Error> 
     set_blockers(unit, promoted.into_iter().collect()).await
 }
 
-/// Writes who is the head of lanes that are held.
+/// Writes the heads of held lanes.
 pub(in crate::store) async fn set_heads(
     unit: &mut Unit<'_>,
     heads: Vec<(i64, Option<i64>)>,
@@ -389,7 +394,7 @@ pub(in crate::store) async fn set_heads(
     SET_HEAD.write(&mut unit.connection, heads, bind).await
 }
 
-/// Writes how many lanes those who wait still wait in, and whether that leaves them ready.
+/// Writes in how many lanes items still wait, and whether that leaves them ready.
 pub(in crate::store) async fn set_blockers(
     unit: &mut Unit<'_>,
     items: Vec<(i64, Blockers)>,
@@ -404,10 +409,6 @@ fn successor(row: &Row) -> Result<Next, sqlx::Error> {
     Ok(Next {
         lane_id: row.value(0)?,
         successor: Successor { item: row.value(1)?, blockers: Blockers(row.unsigned_32(2)?) },
-        scope: Scope {
-            pack: row.name(3)?,
-            work_type: row.work_type(4)?,
-            generation: GenerationNumber(row.unsigned_32(5)?),
-        },
+        scope: row.scope(3)?,
     })
 }

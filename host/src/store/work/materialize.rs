@@ -28,10 +28,10 @@ use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::codes::{queue_class_code, work_state_code, work_type_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::{Conflict, Engine, Lock};
 use crate::store::engine::statement::{Reads, Statement};
-use crate::store::engine::values::{queue_class_code, work_state_code, work_type_code};
 use crate::store::messages::actions::Applies;
 use crate::store::writer::authority::Authority;
 use crate::store::writer::unit::{Answers, Scope, Unit};
@@ -51,20 +51,18 @@ const BY_KEY: &str = "\
     LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1";
 
 /// What this transaction sees. Where others write too, that may be old.
-static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", 3, BY_KEY);
+static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", BY_KEY);
 
 /// What is there now, and what is not there stays so until the transaction ends.
-static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", 3, BY_KEY, Lock::Update);
+static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", BY_KEY, Lock::Update);
 
 static INSERT_RECEIPTS: Statement = Statement::insert(
     "receipt (ordinal, id, pack, generation, received_at, content_type, headers, delivery_lane)",
-    8,
     Conflict::Fail,
 );
 
 static INSERT_EVENTS: Statement = Statement::insert(
     "event (ordinal, id, receipt, namespace, route, delivery_key, source_key, payload_digest, body)",
-    9,
     Conflict::Fail,
 );
 
@@ -72,7 +70,6 @@ static INSERT_WORK_ITEMS: Statement = Statement::insert(
     "work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, \
      delivery_lane_id, blockers, lane_ordinal, run_after, created_at, epoch, attempt, failures, ignored, replay_of, \
      replay_event, queue_class, coalesces, action, projection_key, projection_active_key)",
-    26,
     Conflict::Fail,
 );
 
@@ -407,10 +404,10 @@ fn known_event(row: &Row) -> Result<(EventKey, Known), sqlx::Error> {
     let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
     let known = Known {
         ordinal: row.value(3)?,
-        id: EventId::from_bytes(row.bytes_16(4)?),
+        id: row.event_id(4)?,
         receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
         pack: row.name(6)?,
-        generation: GenerationNumber(row.unsigned_32(7)?),
+        generation: row.generation(7)?,
         payload_digest: row.digest(8)?,
         source_key: row.value(9)?,
         has_work_item: row.value(10)?,

@@ -16,6 +16,7 @@ pub(super) mod records;
 pub(super) mod handoff;
 pub(super) mod lane;
 pub(super) mod projection;
+pub(super) mod supersede;
 
 pub(super) mod draining;
 pub(super) mod replay;

@@ -23,17 +23,16 @@
 use std::collections::BTreeMap;
 
 use super::lane::LaneKey;
+use super::supersede::{self, Superseded};
 use crate::model::ids::WorkItemId;
 use crate::model::lane::LaneKind;
 use crate::model::names::{Namespace, PackName, RouteName};
-use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
-use crate::model::work_item::WorkState;
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
-use crate::store::writer::unit::{Scope, Unit, all_written};
+use crate::store::writer::unit::{Scope, Unit};
 
 /// How a WorkItem stands in a projection's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,26 +62,16 @@ pub(in crate::store) fn line(namespace: &Namespace, pack: &PackName, route: &Rou
     }
 }
 
-/// Those who are queued in lines that are held, as they are now: an older snapshot may lack some.
+/// The items that are queued in held lines, as they are now: an older snapshot may lack some.
 pub(in crate::store) static QUEUED: Statement = Statement::lock(
     "(lane_id)",
-    1,
     "SELECT work_item.waiting_source, work_item.lane_ordinal, work_item.ordinal, work_item.id, work_item.pack, \
      work_item.work_type, work_item.generation FROM wanted CROSS JOIN work_item \
      ON work_item.waiting_source = wanted.lane_id AND work_item.projection_key IS NOT NULL",
     Lock::Update,
 );
 
-pub(in crate::store) static SUPERSEDE: Statement = Statement::update(
-    "work_item",
-    "state = 4, blockers = 0, ignored = 1, finished_at = superseded.column2, note = superseded.column3",
-    "superseded",
-    3,
-    "work_item.ordinal = superseded.column1 AND work_item.state = 0 AND work_item.projection_key IS NOT NULL \
-     AND work_item.projection_active_key IS NULL",
-);
-
-/// One who is queued.
+/// An item that is queued in a projection's line.
 struct Queued {
     lane_id: i64,
     place: i64,
@@ -91,7 +80,8 @@ struct Queued {
     scope: Scope,
 }
 
-/// Ends all but the last of those who are queued in these lines, each with when its last one came. The lines are held.
+/// Ends all but the last of the items that are queued in these held lines. Each line comes with the time of its last
+/// item.
 pub(in crate::store) async fn supersede(
     unit: &mut Unit<'_>,
     lines: BTreeMap<i64, Timestamp>,
@@ -99,24 +89,17 @@ pub(in crate::store) async fn supersede(
     if lines.is_empty() {
         return Ok(());
     }
-    let bind = |values: &mut Values, lane_id: i64| {
-        values.push(lane_id);
-    };
-    let mut queued = QUEUED.fetch(&mut unit.connection, lines.keys().copied().collect(), bind, queued).await?;
+    let mut queued = QUEUED.fetch(&mut unit.connection, lines.keys().copied().collect(), Values::only, queued).await?;
     queued.sort_unstable_by_key(|queued| (queued.lane_id, queued.place));
     let last: BTreeMap<i64, WorkItemId> = queued.iter().map(|queued| (queued.lane_id, queued.id)).collect();
     queued.retain(|queued| last[&queued.lane_id] != queued.id);
-    for queued in &queued {
-        unit.count_work_items(&queued.scope, Some(WorkState::Blocked), WorkState::Done, 1);
-    }
-    let expected = queued.len();
-    let ended = SUPERSEDE
-        .execute(&mut unit.connection, queued, |values, queued| {
-            let note = format!("superseded by {}", last[&queued.lane_id]);
-            values.push(queued.ordinal).time(lines[&queued.lane_id]).push(note);
-        })
-        .await?;
-    all_written(ended, expected)
+    let superseded = queued.into_iter().map(|queued| Superseded {
+        ordinal: queued.ordinal,
+        scope: queued.scope,
+        by: last[&queued.lane_id],
+        at: lines[&queued.lane_id],
+    });
+    supersede::end(unit, superseded.collect()).await
 }
 
 fn queued(row: &Row) -> Result<Queued, sqlx::Error> {
@@ -124,11 +107,7 @@ fn queued(row: &Row) -> Result<Queued, sqlx::Error> {
         lane_id: row.value(0)?,
         place: row.value(1)?,
         ordinal: row.value(2)?,
-        id: WorkItemId::from_bytes(row.bytes_16(3)?),
-        scope: Scope {
-            pack: row.name(4)?,
-            work_type: row.work_type(5)?,
-            generation: GenerationNumber(row.unsigned_32(6)?),
-        },
+        id: row.work_item_id(3)?,
+        scope: row.scope(4)?,
     })
 }

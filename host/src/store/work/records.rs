@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 /// A key without a record has this length.
 const NO_RECORD: u32 = u32::MAX;
 
-static INSERT: Statement = Statement::insert("work_item_read (ordinal, total, bytes, records)", 4, Conflict::Fail);
+static INSERT: Statement = Statement::insert("work_item_read (ordinal, total, bytes, records)", Conflict::Fail);
 
 /// Stores what was read for these WorkItems, named by their ordinals.
 pub(in crate::store) async fn keep(unit: &mut Unit<'_>, records: Vec<(i64, RecordedReads)>) -> Result<(), sqlx::Error> {

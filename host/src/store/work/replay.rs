@@ -16,14 +16,14 @@ use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, s
 use super::projection::{Part, Projection};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, RouteName};
-use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
+use crate::store::engine::codes::{sql, work_type_code};
 use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, work_type_code};
+use crate::store::engine::values::Values;
 use crate::store::messages::actions::Applies;
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
@@ -76,14 +76,12 @@ pub(in crate::store) fn is_replay(ordinal: i64) -> bool {
 /// projection: then so stand all its replays in the projection's line. Neither ever changes.
 static EVENTS_OF: Statement = Statement::select(
     "(id)",
-    1,
     "SELECT work_item.event_id, first.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
      CROSS JOIN event ON event.id = work_item.event_id LEFT JOIN work_item AS first ON first.ordinal = event.ordinal * 16 + 1",
 );
 
 static HOLD_EVENTS: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT event.id, event.ordinal, event.source_key, event.replayed_at, event.route, receipt.delivery_lane FROM wanted \
      CROSS JOIN event ON event.id = wanted.id CROSS JOIN receipt ON receipt.ordinal = event.receipt",
     Lock::Share,
@@ -91,26 +89,26 @@ static HOLD_EVENTS: Statement = Statement::lock(
 
 static HOLD_PARENTS: Statement = Statement::lock(
     "(id)",
-    1,
-    "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.work_type, work_item.namespace, \
-     work_item.pack, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
+    "SELECT work_item.id, work_item.ordinal, work_item.event_id, work_item.namespace, work_item.pack, \
+     work_item.work_type, work_item.generation, work_item.state, work_item.delivery_lane_id, work_item.source_lane_id, work_item.queue_class, \
      work_item.action FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id",
     Lock::Update,
 );
 
 static CHILDREN: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT work_item.replay_of, work_item.id FROM wanted CROSS JOIN work_item ON work_item.replay_of = wanted.id",
     Lock::Share,
 );
 
 static RESERVE: Statement = Statement::update(
     "work_item",
-    "replayed_at = reserved.column2",
-    "reserved",
-    2,
-    "work_item.ordinal = reserved.column1 AND work_item.state IN (4, 5) AND work_item.replayed_at IS NULL",
+    "replayed_at = reserved.replayed_at",
+    "reserved (ordinal, replayed_at)",
+    sql!(
+        "work_item.ordinal = reserved.ordinal AND work_item.state IN ({done}, {dead}) \
+         AND work_item.replayed_at IS NULL"
+    ),
 );
 
 /// An Event, as far as a replay needs it.
@@ -173,10 +171,9 @@ impl Held {
         parents.sort_unstable();
         parents.dedup();
         let events = load_events(unit, parents.clone()).await?;
-        let children =
-            |row: &Row| Ok((WorkItemId::from_bytes(row.bytes_16(0)?), WorkItemId::from_bytes(row.bytes_16(1)?)));
-        let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), bind_work_item, parent).await?;
-        let children = CHILDREN.fetch(&mut unit.connection, parents, bind_work_item, children).await?;
+        let children = |row: &Row| Ok((row.work_item_id(0)?, row.work_item_id(1)?));
+        let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), Values::only, parent).await?;
+        let children = CHILDREN.fetch(&mut unit.connection, parents, Values::only, children).await?;
         Ok(Self { events, parents: held.into_iter().collect(), children: children.into_iter().collect() })
     }
 
@@ -213,7 +210,7 @@ impl Plan {
             source_key: event.source_key.clone().filter(|_| stands_in_lanes),
             delivery_lane: event.delivery_lane.clone().filter(|_| stands_in_lanes),
             queue_class: parent.queue_class,
-            // Somebody asked for it: nothing makes it superfluous.
+            // An operator asked for it: nothing supersedes it.
             coalesces: None,
             projection: is_projected.then(|| Projection { route: event.route.clone(), part: Part::Replay }),
             created_at: request.now,
@@ -225,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// Children are in their lanes before heads leave these: so each finds its place behind those who wait.
+    /// Children enter their lanes before heads leave them, so that each is placed behind the items that wait.
     async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let expected = self.reserved.len();
         let reserved = RESERVE
@@ -239,22 +236,14 @@ impl Plan {
     }
 }
 
-fn bind_work_item(values: &mut Values, id: WorkItemId) {
-    values.id(id.as_bytes());
-}
-
-fn bind_event(values: &mut Values, id: EventId) {
-    values.id(id.as_bytes());
-}
-
 async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<HashMap<EventId, Input>, sqlx::Error> {
-    let event_of = |row: &Row| Ok((EventId::from_bytes(row.bytes_16(0)?), row.value::<bool>(1)?));
-    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, bind_work_item, event_of).await?;
+    let event_of = |row: &Row| Ok((row.event_id(0)?, row.value::<bool>(1)?));
+    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, Values::only, event_of).await?;
     let projected: BTreeMap<EventId, bool> = projected.into_iter().collect();
     let ids = projected.keys().copied().collect();
     let events = HOLD_EVENTS
-        .fetch(&mut unit.connection, ids, bind_event, |row| {
-            let id = EventId::from_bytes(row.bytes_16(0)?);
+        .fetch(&mut unit.connection, ids, Values::only, |row| {
+            let id = row.event_id(0)?;
             let input = Input {
                 is_projected: projected[&id],
                 ordinal: row.value(1)?,
@@ -272,17 +261,13 @@ async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<Ha
 fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
     let parent = Parent {
         ordinal: row.value(1)?,
-        event_id: EventId::from_bytes(row.bytes_16(2)?),
-        namespace: row.name(4)?,
-        scope: Scope {
-            pack: row.name(5)?,
-            work_type: row.work_type(3)?,
-            generation: GenerationNumber(row.unsigned_32(6)?),
-        },
+        event_id: row.event_id(2)?,
+        namespace: row.name(3)?,
+        scope: row.scope(4)?,
         state: row.work_state(7)?,
         lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
         queue_class: row.queue_class(10)?,
         action: row.value(11)?,
     };
-    Ok((WorkItemId::from_bytes(row.bytes_16(0)?), parent))
+    Ok((row.work_item_id(0)?, parent))
 }

@@ -1,4 +1,4 @@
-//! The sweep: finds lanes in which somebody waits and nobody would ever let them go on, and puts them right.
+//! The sweep: finds lanes in which items wait and that nothing would let go on, and repairs them.
 //!
 //! No transaction leaves such a lane behind; what the sweep finds comes from a mistake in this program, or from
 //! somebody else who wrote to the database. So each repair is counted, and the count is expected to stay 0.
@@ -7,10 +7,10 @@
 //! depends neither on how many lanes there are nor on how many wait in one. What looks wrong is looked at once more
 //! with the lanes held, and only what is still wrong is changed.
 
-use super::lane::{self, HeldLanes, LaneIds};
+use super::lane::{self, LaneIds, LaneSet};
 use crate::model::lane::{Blockers, LaneKind, Line};
-use crate::model::pack::GenerationNumber;
 use crate::model::work_item::WorkState;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
@@ -41,8 +41,8 @@ pub struct SweepCursor {
 }
 
 impl Store {
-    /// Looks at the next few lanes in which somebody waits, and repairs those that nobody would let go on. After the
-    /// last lane comes the first one.
+    /// Checks the next few lanes in which items wait, and repairs those that nothing would let go on. The first lane
+    /// comes after the last one.
     pub async fn sweep_lanes(&self, from: SweepCursor) -> Result<Sweep, StoreError> {
         let mut reader = self.reader().await?;
         let mut sweep = Sweep::default();
@@ -79,7 +79,7 @@ impl SweepCursor {
     }
 }
 
-/// A lane that looks wrong, and the first of those who wait in it.
+/// A lane that looks wrong, and the first item that waits in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) struct Suspect {
     kind: LaneKind,
@@ -99,11 +99,11 @@ struct Seen {
 const NEXT_DELIVERY: &str = "SELECT min(waiting_delivery) FROM work_item WHERE waiting_delivery > ?";
 const NEXT_SOURCE: &str = "SELECT min(waiting_source) FROM work_item WHERE waiting_source > ?";
 
-/// The first who waits in each lane; the head, if it still holds the lane up; and the head of the first one's other
+/// The first item that waits in each lane; the head, if it still holds the lane up; and the head of that item's other
 /// lane.
 macro_rules! line {
     ($waiting:literal, $own:literal, $other:literal) => {
-        concat!(
+        sql!(concat!(
             ", line (lane_id, ordinal) AS (SELECT wanted.lane_id, (SELECT waiting.ordinal FROM work_item AS waiting \
              WHERE waiting.",
             $waiting,
@@ -114,20 +114,20 @@ macro_rules! line {
              CROSS JOIN work_item AS first ON first.ordinal = line.ordinal CROSS JOIN lane ON lane.id = line.lane_id \
              LEFT JOIN work_item AS head ON head.ordinal = lane.head AND head.",
             $own,
-            " = lane.id AND head.state <> 4 AND head.lane_ordinal <= first.lane_ordinal \
+            " = lane.id AND head.state <> {done} AND head.lane_ordinal <= first.lane_ordinal \
              LEFT JOIN lane AS other ON other.id = first.",
             $other
-        )
+        ))
     };
 }
 
 static DELIVERY_LINES: Statement =
-    Statement::select("(lane_id)", 1, line!("waiting_delivery", "delivery_lane_id", "source_lane_id"));
+    Statement::select("(lane_id)", line!("waiting_delivery", "delivery_lane_id", "source_lane_id"));
 
 static SOURCE_LINES: Statement =
-    Statement::select("(lane_id)", 1, line!("waiting_source", "source_lane_id", "delivery_lane_id"));
+    Statement::select("(lane_id)", line!("waiting_source", "source_lane_id", "delivery_lane_id"));
 
-/// The next lanes of a kind in which anybody waits.
+/// The next lanes of a kind in which items wait.
 async fn waited_in(connection: &mut Connection<'_>, kind: LaneKind, after: i64) -> Result<Vec<i64>, sqlx::Error> {
     let text = match kind {
         LaneKind::Delivery => NEXT_DELIVERY,
@@ -147,10 +147,7 @@ async fn look(connection: &mut Connection<'_>, kind: LaneKind, lanes: Vec<i64>) 
         LaneKind::Delivery => &DELIVERY_LINES,
         LaneKind::Source | LaneKind::Projection => &SOURCE_LINES,
     };
-    let bind = |values: &mut Values, lane_id: i64| {
-        values.push(lane_id);
-    };
-    lines.fetch(connection, lanes, bind, |row| seen(kind, row)).await
+    lines.fetch(connection, lanes, Values::only, |row| seen(kind, row)).await
 }
 
 fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
@@ -167,11 +164,7 @@ fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
             blockers: Blockers(row.unsigned_32(2)?),
             other_head: if other.is_some() { Some(row.value(5)?) } else { None },
         },
-        scope: Scope {
-            pack: row.name(6)?,
-            work_type: row.work_type(7)?,
-            generation: GenerationNumber(row.unsigned_32(8)?),
-        },
+        scope: row.scope(6)?,
     })
 }
 
@@ -193,9 +186,9 @@ pub(in crate::store) async fn apply(
 }
 
 async fn repair(unit: &mut Unit<'_>, suspect: Suspect) -> Result<bool, sqlx::Error> {
-    lane::hold(unit, &HeldLanes::from_iter([suspect.lanes])).await?;
+    lane::hold(unit, LaneSet::from_iter([suspect.lanes])).await?;
     let seen = look(&mut unit.connection, suspect.kind, vec![suspect.lane_id]).await?.pop();
-    // If somebody else is the first by now, that one's other lane is not held; the next sweep comes by again.
+    // If another item is the first by now, its other lane is not held; the next sweep comes by again.
     let Some(Seen { line, scope, .. }) = seen.filter(|seen| seen.suspect == suspect) else { return Ok(false) };
     let Some((head, blockers)) = line.amiss() else { return Ok(false) };
     if blockers.state() == WorkState::Ready {

@@ -14,7 +14,6 @@ use crate::store::work::materialize::sorted;
 
 static NAMESPACES: Statement = Statement::lock(
     "(name)",
-    1,
     "SELECT namespace.name FROM wanted CROSS JOIN namespace ON namespace.name = wanted.name",
     Lock::Share,
 );
@@ -22,7 +21,6 @@ static NAMESPACES: Statement = Statement::lock(
 /// The pack's row is held with it: an activation waits, or is waited for.
 static GENERATIONS: Statement = Statement::lock(
     "(pack, number)",
-    2,
     "SELECT generation.pack, generation.number FROM wanted CROSS JOIN pack ON pack.name = wanted.pack \
      CROSS JOIN generation ON generation.pack = wanted.pack AND generation.number = wanted.number",
     Lock::Share,
@@ -68,7 +66,7 @@ impl Authority {
             values.push(pack.as_str()).push(i64::from(number.0));
         });
         let answered = reads.answer(&mut unit.connection).await?;
-        let generation = |row: &Row| Ok((row.name(0)?, GenerationNumber(row.unsigned_32(1)?)));
+        let generation = |row: &Row| Ok((row.name(0)?, row.generation(1)?));
         Ok(Self {
             namespaces: answered.decode(namespaces, |row| row.name(0))?.into_iter().collect(),
             generations: answered.decode(generations, generation)?.into_iter().collect(),

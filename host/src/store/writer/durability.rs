@@ -30,7 +30,7 @@ use crate::store::error::StoreError;
 /// Transactions that may wait for the disk. The writer waits with the next one.
 const UNSYNCED_MAX: usize = 4;
 
-/// Whom a commit concerns beside those who asked for it.
+/// The hints that a commit gives, besides its answers.
 #[derive(Clone)]
 pub(in crate::store) struct Hints {
     /// Changes when there may be work to claim.
@@ -71,7 +71,7 @@ pub(in crate::store) struct Changes {
     pub(in crate::store) destinations: bool,
 }
 
-/// A transaction that came to its end, and those who wait for its answer.
+/// A transaction that has ended, and the callers that wait for its answer.
 pub(in crate::store) struct Ended {
     pub(in crate::store) group: Group,
     pub(in crate::store) outcome: Result<Changes, StoreError>,
@@ -82,7 +82,7 @@ pub(in crate::store) struct Ended {
 impl Ended {
     pub(in crate::store) fn answer(self, hints: &Hints) {
         if let Ok(changes) = &self.outcome {
-            // Before the answers: whoever is woken by one finds the hints given.
+            // Before the answers: a caller that is woken finds the hints given.
             hints.give(*changes);
         }
         self.group.settle(&self.outcome.map(|_| ()));
@@ -144,7 +144,7 @@ pub(in crate::store) struct Horizon {
 }
 
 impl Horizon {
-    /// Waits until all that anybody may have read so far is durable, or fails as its commit does.
+    /// Waits until everything that may have been read so far is durable, or fails as its commit does.
     pub(in crate::store) async fn reached(&self) -> Result<(), StoreError> {
         let visible = self.visible.load(Ordering::Acquire);
         let mut progress = self.progress.clone();
@@ -179,7 +179,7 @@ impl Durability {
         };
         spawn_thread("store-sync", async move {
             answering.run(ended).await;
-            // Whoever no longer waits for the end does not need to know.
+            // A caller that no longer waits does not need to know.
             let _ = stops.send(());
         })?;
         Ok(Self { queue, horizon: Horizon { visible: Arc::default(), progress: followed }, stopped })

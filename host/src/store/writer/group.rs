@@ -2,29 +2,10 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::kinds::Kinds;
+use super::kinds::{Control, Kinds, Order};
 use super::unit::Unit;
-use crate::model::ids::WorkItemId;
-use crate::model::names::Namespace;
-use crate::model::time::Timestamp;
-use crate::model::work_item::ClaimedWorkItem;
 use crate::store::error::StoreError;
-use crate::store::messages::transitions::{Cancel, Owned, Redrive, Reschedule, Resolve};
-use crate::store::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
-use crate::store::packs::installing::{Activation, Chunk, Installation};
-use crate::store::packs::{Activated, Installed};
-use crate::store::shards::checkpoints::{CheckpointRequest, CheckpointRow};
-use crate::store::shards::destinations::{DestinationChange, DestinationChanged};
-use crate::store::shards::gates::GateChange;
-use crate::store::shards::runtimes::{Presence, Runtimes};
-use crate::store::shards::withdrawals::Withdraw;
-use crate::store::shards::{ShardLease, ShardRequest};
-use crate::store::work::claim::{CLAIM_ROWS_MAX, ClaimRequest, Renewal};
-use crate::store::work::draining::{ActionDrain, Drain, DrainedRows};
 use crate::store::work::enqueue::{Delivery, Enqueued};
-use crate::store::work::finish::{Finish, Finished};
-use crate::store::work::replay::{Replay, Replayed};
-use crate::store::work::sweep::Suspect;
 
 /// Where an answer goes.
 pub(in crate::store) type Reply<A> = oneshot::Sender<Result<A, StoreError>>;
@@ -34,79 +15,6 @@ pub(in crate::store) struct Waiting {
     pub(in crate::store) delivery: Delivery,
     pub(in crate::store) reply: Reply<Enqueued>,
     pub(in crate::store) permit: OwnedSemaphorePermit,
-}
-
-/// Everything else that the writer does. These are what takes work off the store, so they never wait behind deliveries.
-pub(in crate::store) enum Control {
-    Finish(Finish, Reply<Finished>),
-    Renew(Renewal, Reply<Vec<WorkItemId>>),
-    SkipDead(WorkItemId, Reply<bool>),
-    Replay(Replay, Reply<Replayed>),
-    Sweep(Vec<Suspect>, Reply<u64>),
-    Claim(ClaimRequest, Reply<Vec<ClaimedWorkItem>>),
-    Admit(Owned<AdmissionRequest>, Reply<Vec<Admission>>),
-    Record(Owned<OutcomeRecord>, Reply<Vec<bool>>),
-    Expire(Owned<AdmissionRequest>, Reply<Vec<bool>>),
-    Cancel(Cancel, Reply<Cancelled>),
-    Reschedule(Reschedule, Reply<Rescheduled>),
-    Redrive(Redrive, Reply<Vec<Redriven>>),
-    Resolve(Resolve, Reply<Resolved>),
-    SetGate(GateChange, Reply<()>),
-    ChangeDestination(DestinationChange, Reply<DestinationChanged>),
-    Shard(ShardRequest, Reply<Option<ShardLease>>),
-    Beat(Presence, Reply<Runtimes>),
-    Withdraw(Withdraw, Reply<()>),
-    Checkpoint(Box<CheckpointRequest>, Reply<Option<Vec<CheckpointRow>>>),
-    EnsureNamespaces(Vec<Namespace>, Timestamp, Reply<()>),
-    StoreChunk(Chunk, Reply<()>),
-    Install(Installation, Reply<Installed>),
-    Activate(Activation, Reply<Activated>),
-    Drain(Drain, Reply<DrainedRows>),
-    /// Every Event below this ordinal has its WorkItem.
-    MarkCovered(i64, Reply<()>),
-    DrainActions(ActionDrain, Reply<DrainedRows>),
-    /// Begins and ends a transaction.
-    Probe(Reply<()>),
-    /// The log is nearly all folded into the database: fold the rest, so that it begins anew.
-    RestartLog,
-    /// Do what is queued, and end.
-    Close(Reply<()>),
-}
-
-impl Control {
-    /// How many rows it is about.
-    fn rows(&self) -> usize {
-        match self {
-            Control::Finish(finish, _) => 1 + finish.messages().len(),
-            Control::Renew(renewal, _) => renewal.rows.len(),
-            Control::Claim(request, _) => usize::try_from(request.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX),
-            Control::Admit(request, _) | Control::Expire(request, _) => request.items.len(),
-            Control::Record(request, _) => request.items.len(),
-            Control::Redrive(request, _) => request.ids.len(),
-            Control::EnsureNamespaces(names, _, _) => names.len(),
-            Control::Drain(drain, _) => drain.rows.len(),
-            Control::DrainActions(drain, _) => drain.ids.len(),
-            Control::Sweep(suspects, _) => suspects.len(),
-            Control::SkipDead(..)
-            | Control::Replay(..)
-            | Control::Cancel(..)
-            | Control::Reschedule(..)
-            | Control::Resolve(..)
-            | Control::SetGate(..)
-            | Control::ChangeDestination(..)
-            | Control::Shard(..)
-            | Control::StoreChunk(..)
-            | Control::Beat(..)
-            | Control::Withdraw(..)
-            | Control::Checkpoint(..)
-            | Control::Install(..)
-            | Control::Activate(..)
-            | Control::MarkCovered(..)
-            | Control::Probe(_)
-            | Control::RestartLog
-            | Control::Close(_) => 1,
-        }
-    }
 }
 
 /// Whether a transaction may have to be done again, with the same requests.
@@ -137,42 +45,11 @@ impl Group {
 
     pub(in crate::store) fn control(&mut self, control: Control) {
         self.rows += control.rows();
-        match control {
-            Control::Finish(finish, reply) => {
-                self.body_bytes += finish.messages().iter().map(|message| message.body.len()).sum::<usize>();
-                self.kinds.finishes.push(finish, reply);
-            }
-            Control::Renew(renewal, reply) => self.kinds.renewals.push(renewal, reply),
-            Control::SkipDead(id, reply) => self.kinds.skips.push(id, reply),
-            Control::Replay(request, reply) => self.kinds.replays.push(request, reply),
-            Control::Sweep(suspects, reply) => self.kinds.sweeps.push(suspects, reply),
-            Control::Claim(request, reply) => self.kinds.claims.push(request, reply),
-            Control::Admit(request, reply) => self.kinds.admissions.push(request, reply),
-            Control::Record(request, reply) => self.kinds.outcomes.push(request, reply),
-            Control::Expire(request, reply) => self.kinds.expiries.push(request, reply),
-            Control::Cancel(request, reply) => self.kinds.cancels.push(request, reply),
-            Control::Reschedule(request, reply) => self.kinds.reschedules.push(request, reply),
-            Control::Redrive(request, reply) => self.kinds.redrives.push(request, reply),
-            Control::Resolve(request, reply) => self.kinds.resolutions.push(request, reply),
-            Control::SetGate(request, reply) => self.kinds.gates.push(request, reply),
-            Control::ChangeDestination(request, reply) => self.kinds.destinations.push(request, reply),
-            Control::Shard(request, reply) => self.kinds.shards.push(request, reply),
-            Control::Beat(presence, reply) => self.kinds.presences.push(presence, reply),
-            Control::Withdraw(wish, reply) => self.kinds.withdrawals.push(wish, reply),
-            Control::Checkpoint(request, reply) => self.kinds.checkpoints.push(*request, reply),
-            Control::EnsureNamespaces(names, now, reply) => self.kinds.namespaces.push((names, now), reply),
-            Control::StoreChunk(chunk, reply) => {
-                self.body_bytes += chunk.bytes.len();
-                self.kinds.chunks.push(chunk, reply);
-            }
-            Control::Install(installation, reply) => self.kinds.installations.push(installation, reply),
-            Control::Activate(activation, reply) => self.kinds.activations.push(activation, reply),
-            Control::Drain(drain, reply) => self.kinds.drains.push(drain, reply),
-            Control::MarkCovered(ordinal, reply) => self.kinds.coverage_marks.push(ordinal, reply),
-            Control::DrainActions(drain, reply) => self.kinds.action_drains.push(drain, reply),
-            Control::Probe(reply) => self.kinds.probes.push((), reply),
-            Control::RestartLog => self.restart_log = true,
-            Control::Close(reply) => self.close = Some(reply),
+        self.body_bytes += control.body_bytes();
+        match self.kinds.push(control) {
+            Some(Order::RestartLog) => self.restart_log = true,
+            Some(Order::Close(reply)) => self.close = Some(reply),
+            None => {}
         }
     }
 
@@ -213,7 +90,7 @@ impl Group {
         self.part(first)
     }
 
-    /// Takes out what somebody loses a lease without, if there is such and anything beside it.
+    /// Takes out the requests that keep leases, if there are both such and others.
     pub(in crate::store) fn split_urgent(&mut self) -> Option<Self> {
         let urgent = self.kinds.take_urgent();
         if urgent.len() > 0 && self.kinds.len() > 0 {

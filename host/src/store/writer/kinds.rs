@@ -38,7 +38,7 @@ pub(in crate::store) struct Batch<Q, A> {
     answers: Vec<Result<A, StoreError>>,
 }
 
-/// Who waits for an answer, and what is free again with it.
+/// A caller that waits for its answer, and what the answer frees.
 struct Asker<A> {
     reply: Reply<A>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -62,7 +62,7 @@ impl<Q, A> Batch<Q, A> {
         self.askers.push(Asker { reply, _permit: Some(permit) });
     }
 
-    /// Keeps the first `room` requests, which are so many fewer then, and returns the others.
+    /// Keeps the first `room` requests, takes them off `room`, and returns the others.
     fn split_off(&mut self, room: &mut usize) -> Self {
         assert_eq!(self.requests.len(), self.askers.len(), "requests are kept for another transaction");
         let kept = self.requests.len().min(*room);
@@ -77,7 +77,7 @@ impl<Q, A> Batch<Q, A> {
             Ok(()) => {
                 assert_eq!(self.answers.len(), self.askers.len(), "every request has its answer");
                 for (asker, answer) in self.askers.into_iter().zip(self.answers) {
-                    // Whoever no longer listens does not need the answer.
+                    // A caller that no longer listens does not need the answer.
                     let _ = asker.reply.send(answer);
                 }
             }
@@ -105,67 +105,128 @@ impl<Q: Clone, A> Batch<Q, A> {
     }
 }
 
-/// What is done with the requests of every kind, so that none is forgotten.
+/// Defines all that there is of one kind of request, so that none is forgotten: how it is asked for, where it is
+/// collected, what it is answered with, and how many rows and bytes of bodies it is about (else one row, no bytes).
 macro_rules! kinds {
-    ($($kind:ident: $request:ty => $answer:ty,)*) => {
+    (@or $default:expr) => { $default };
+    (@or $default:expr, $value:expr) => { $value };
+    ($(
+        $kind:ident: $variant:ident($request:ty) => $answer:ty
+        $(, rows |$of_rows:ident| $rows:expr)? $(, bytes |$of_bytes:ident| $bytes:expr)?;
+    )*) => {
+        /// All that the writer does besides storing deliveries. It takes work off the store, so it never waits behind
+        /// deliveries.
+        pub(in crate::store) enum Control {
+            $($variant($request, Reply<$answer>),)*
+            /// What concerns the writer itself.
+            Writer(Order),
+        }
+
+        impl Control {
+            /// How many rows it is about.
+            pub(in crate::store) fn rows(&self) -> usize {
+                match self {
+                    $(Control::$variant(request, _) => {
+                        let _ = request;
+                        kinds!(@or 1 $(, { let $of_rows = request; $rows })?)
+                    })*
+                    Control::Writer(_) => 1,
+                }
+            }
+
+            /// How many bytes of bodies it brings.
+            pub(in crate::store) fn body_bytes(&self) -> usize {
+                match self {
+                    $(Control::$variant(request, _) => {
+                        let _ = request;
+                        kinds!(@or 0 $(, { let $of_bytes = request; $bytes })?)
+                    })*
+                    Control::Writer(_) => 0,
+                }
+            }
+        }
+
         /// Requests, by kind.
         #[derive(Default)]
         pub(in crate::store) struct Kinds {
-            $(pub(in crate::store) $kind: Batch<$request, $answer>,)*
+            $($kind: Batch<$request, $answer>,)*
+            pub(in crate::store) deliveries: Batch<Delivery, Enqueued>,
         }
 
         impl Kinds {
+            /// Collects a request. Returns what concerns the writer itself.
+            pub(in crate::store) fn push(&mut self, control: Control) -> Option<Order> {
+                match control {
+                    $(Control::$variant(request, reply) => self.$kind.push(request, reply),)*
+                    Control::Writer(order) => return Some(order),
+                }
+                None
+            }
+
             /// How many requests there are.
             pub(in crate::store) fn len(&self) -> usize {
-                0 $(+ self.$kind.askers.len())*
+                0 $(+ self.$kind.askers.len())* + self.deliveries.askers.len()
             }
 
             /// Keeps the first `room` requests, and returns the others.
             pub(in crate::store) fn split_off(&mut self, mut room: usize) -> Self {
-                Self { $($kind: self.$kind.split_off(&mut room),)* }
+                Self {
+                    $($kind: self.$kind.split_off(&mut room),)*
+                    deliveries: self.deliveries.split_off(&mut room),
+                }
             }
 
             /// Answers everybody: with what was decided, or with why nothing was done.
             pub(in crate::store) fn settle(self, outcome: &Result<(), StoreError>) {
                 $(self.$kind.settle(outcome);)*
+                self.deliveries.settle(outcome);
             }
         }
     };
 }
 
 kinds! {
-    shards: ShardRequest => Option<ShardLease>,
-    presences: Presence => Runtimes,
-    withdrawals: Withdraw => (),
-    checkpoints: CheckpointRequest => Option<Vec<CheckpointRow>>,
-    namespaces: (Vec<Namespace>, Timestamp) => (),
-    chunks: Chunk => (),
-    installations: Installation => Installed,
-    activations: Activation => Activated,
-    drains: Drain => DrainedRows,
-    coverage_marks: i64 => (),
-    action_drains: ActionDrain => DrainedRows,
-    finishes: Finish => Finished,
-    renewals: Renewal => Vec<WorkItemId>,
-    skips: WorkItemId => bool,
-    replays: Replay => Replayed,
-    sweeps: Vec<Suspect> => u64,
-    outcomes: Owned<OutcomeRecord> => Vec<bool>,
-    cancels: Cancel => Cancelled,
-    reschedules: Reschedule => Rescheduled,
-    redrives: Redrive => Vec<Redriven>,
-    resolutions: Resolve => Resolved,
-    gates: GateChange => (),
-    destinations: DestinationChange => DestinationChanged,
-    expiries: Owned<AdmissionRequest> => Vec<bool>,
-    admissions: Owned<AdmissionRequest> => Vec<Admission>,
-    deliveries: Delivery => Enqueued,
-    claims: ClaimRequest => Vec<ClaimedWorkItem>,
-    probes: () => (),
+    shards: Shard(ShardRequest) => Option<ShardLease>;
+    presences: Beat(Presence) => Runtimes;
+    withdrawals: Withdraw(Withdraw) => ();
+    checkpoints: Checkpoint(Box<CheckpointRequest>) => Option<Vec<CheckpointRow>>;
+    namespaces: EnsureNamespaces((Vec<Namespace>, Timestamp)) => (), rows |request| request.0.len();
+    chunks: StoreChunk(Chunk) => (), bytes |chunk| chunk.bytes.len();
+    installations: Install(Installation) => Installed;
+    activations: Activate(Activation) => Activated;
+    drains: Drain(Drain) => DrainedRows, rows |drain| drain.rows.len();
+    // Every Event below this ordinal has its WorkItem.
+    coverage_marks: MarkCovered(i64) => ();
+    action_drains: DrainActions(ActionDrain) => DrainedRows, rows |drain| drain.ids.len();
+    finishes: Finish(Finish) => Finished, rows |finish| 1 + finish.messages().len(), bytes |finish| finish.body_bytes();
+    renewals: Renew(Renewal) => Vec<WorkItemId>, rows |renewal| renewal.rows.len();
+    skips: SkipDead(WorkItemId) => bool;
+    replays: Replay(Replay) => Replayed;
+    sweeps: Sweep(Vec<Suspect>) => u64, rows |suspects| suspects.len();
+    outcomes: Record(Owned<OutcomeRecord>) => Vec<bool>, rows |request| request.items.len();
+    cancels: Cancel(Cancel) => Cancelled;
+    reschedules: Reschedule(Reschedule) => Rescheduled;
+    redrives: Redrive(Redrive) => Vec<Redriven>, rows |request| request.ids.len();
+    resolutions: Resolve(Resolve) => Resolved;
+    gates: SetGate(GateChange) => ();
+    destinations: ChangeDestination(DestinationChange) => DestinationChanged;
+    expiries: Expire(Owned<AdmissionRequest>) => Vec<bool>, rows |request| request.items.len();
+    admissions: Admit(Owned<AdmissionRequest>) => Vec<Admission>, rows |request| request.items.len();
+    claims: Claim(ClaimRequest) => Vec<ClaimedWorkItem>, rows |request| request.rows();
+    // Begins and ends a transaction.
+    probes: Probe(()) => ();
+}
+
+/// What the writer is told about itself.
+pub(in crate::store) enum Order {
+    /// The log is nearly all folded into the database: fold the rest, so that it begins again.
+    RestartLog,
+    /// Do what is queued, and end.
+    Close(Reply<()>),
 }
 
 impl Kinds {
-    /// Takes out what somebody loses a lease without: it waits behind nothing else.
+    /// Takes out the requests that keep leases: they wait behind nothing else.
     pub(in crate::store) fn take_urgent(&mut self) -> Self {
         Self {
             renewals: std::mem::take(&mut self.renewals),
@@ -219,7 +280,8 @@ impl Kinds {
         }
         let mut shards = Shards::load(unit, shard_ids).await?;
         self.shards.decide(afterwards, |request| shards.apply(unit, request));
-        self.checkpoints.answers = checkpoints::apply(unit, &shards, self.checkpoints.requests(afterwards)).await?;
+        let kept = self.checkpoints.requests(afterwards).into_iter().map(|request| *request);
+        self.checkpoints.answers = checkpoints::apply(unit, &shards, kept).await?;
         outbox::emit(unit, &mut shards, emitted).await?;
         let mut book = Book::load(unit, &mut shards, ids).await?;
         // Outcomes first: they may make a message reschedulable. Commands before admissions: a cancel that arrives

@@ -22,8 +22,9 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::durability::{Durability, Hints, Horizon};
-pub(super) use self::group::Control;
 use self::group::{Reply, Waiting};
+pub(super) use self::kinds::Control;
+use self::kinds::Order;
 use self::link::{Link, Source};
 #[cfg(test)]
 use self::loss::Losses;
@@ -174,7 +175,7 @@ impl Writer {
         ask(&self.control, request).await
     }
 
-    /// Waits until all that anybody may have read so far is durable.
+    /// Waits until everything that may have been read so far is durable.
     pub(super) async fn durable(&self) -> Result<(), StoreError> {
         match &self.horizon {
             Some(horizon) => horizon.reached().await,
@@ -185,9 +186,9 @@ impl Writer {
     /// Does what is queued, and ends. Says that it is closed if it was before.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         if let Some(deliveries_end) = &self.deliveries_end {
-            ask(deliveries_end, Control::Close).await?;
+            ask(deliveries_end, |reply| Control::Writer(Order::Close(reply))).await?;
         }
-        ask(&self.control, Control::Close).await
+        ask(&self.control, |reply| Control::Writer(Order::Close(reply))).await
     }
 }
 

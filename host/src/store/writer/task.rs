@@ -6,7 +6,7 @@
 //! (`durability`).
 //!
 //! Invariants:
-//! - Nobody is answered before the commit is durable.
+//! - No request is answered before its commit is durable.
 //! - A failed transaction changes nothing, and all who were in it are told so; a failed commit is told as what it is
 //!   (`transact`).
 //! - The task outlives every failure of the database: it connects again when there is something to do. It outlives an
@@ -22,7 +22,8 @@ use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 
 use super::durability::{Changes, Durability, Ended, Hints};
-use super::group::{Control, Group, Waiting};
+use super::group::{Group, Waiting};
+use super::kinds::Control;
 use super::link::{Link, Source};
 #[cfg(test)]
 use super::loss::Losses;

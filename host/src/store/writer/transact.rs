@@ -4,7 +4,7 @@
 //! | what came of an attempt | what follows |
 //! |---|---|
 //! | it lost against another transaction | it is done again, a bounded number of times and for a bounded time; once it has lost twice, what keeps leases goes ahead of the rest, by itself |
-//! | one of its requests cannot be done, whoever is beside it | halves of it, each by itself, until that request is alone and is told why |
+//! | one request fails regardless of its companions | the group is halved until that request is alone, and answered with the reason |
 //! | the database does not do it, or does not answer in time | everybody is told so; whether it was at its commit is said |
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,7 +151,7 @@ impl Task {
         }
     }
 
-    /// What those are told who were in a transaction with a request that cannot be done.
+    /// The answer to everything that shared a transaction with a request that cannot be done.
     fn blame(&mut self, group: &Group, error: StoreError) -> StoreError {
         if group.len() > 1 {
             self.careful = CAREFUL_GROUPS;

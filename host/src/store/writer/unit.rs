@@ -8,11 +8,12 @@ use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
-use crate::store::engine::connection::Connection;
+use crate::store::engine::codes::{message_state_code, work_state_code, work_type_code};
+use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, message_state_code, values, work_state_code, work_type_code};
+use crate::store::engine::values::{Values, values};
 use crate::store::error::StoreError;
 
 /// What an engine gives to every transaction of one writer.
@@ -30,7 +31,7 @@ pub(in crate::store) struct Terms {
 /// One answer for each request of a kind, in order.
 pub(in crate::store) type Answers<A> = Vec<Result<A, StoreError>>;
 
-/// What WorkItems are claimed and counted by, beside their state.
+/// What WorkItems are claimed and counted by, besides their state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Scope {
     pub(in crate::store) pack: PackName,
@@ -42,6 +43,17 @@ impl Scope {
     /// Its columns, for statements that begin with them: pack, work type, generation.
     pub(in crate::store) fn values(&self) -> Values {
         values![self.pack.as_str(), work_type_code(self.work_type), self.generation.0]
+    }
+}
+
+impl Row {
+    /// A scope from three columns: pack, work type and generation.
+    pub(in crate::store) fn scope(&self, first: usize) -> Result<Scope, sqlx::Error> {
+        Ok(Scope {
+            pack: self.name(first)?,
+            work_type: self.work_type(first + 1)?,
+            generation: self.generation(first + 2)?,
+        })
     }
 }
 
@@ -70,12 +82,11 @@ pub(in crate::store) struct Unit<'c> {
 
 pub(in crate::store) static COUNT_WORK_ITEMS: Statement = Statement::insert(
     "work_item_counter (pack, work_type, generation, state, stripe, count)",
-    6,
     Conflict::Add("pack, work_type, generation, state, stripe", "count"),
 );
 
 pub(in crate::store) static COUNT_MESSAGES: Statement =
-    Statement::insert("message_counter (state, stripe, count)", 3, Conflict::Add("state, stripe", "count"));
+    Statement::insert("message_counter (state, stripe, count)", Conflict::Add("state, stripe", "count"));
 
 impl<'c> Unit<'c> {
     pub(in crate::store) fn new(connection: Connection<'c>, sequences: Sequences, terms: Terms, attempt: u32) -> Self {

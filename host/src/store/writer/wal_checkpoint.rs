@@ -3,7 +3,7 @@
 //! A commit never does it. A task of its own copies what is in the log, on a connection of its own, while commits go on
 //! (PASSIVE). Under steady load a few frames are always newer than its copy, and the log would grow for ever; so once
 //! nearly all of it is copied it asks the writer to copy the rest, which takes no longer than a large commit, and the
-//! next commit begins the log anew.
+//! next commit restarts the log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use sqlx::{ConnectOptions, Row};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use super::group::Control;
+use super::kinds::{Control, Order};
 use crate::env::spawn;
 use crate::store::engine::schema;
 
 /// How much is written, by estimate, between two checkpoints.
 const CHECKPOINT_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a row costs beside bodies, by estimate: its share of the pages of tables and indexes.
+/// What a row costs besides bodies, by estimate: its share of the pages of tables and indexes.
 const ROW_BYTES: usize = 8 * 1024;
 
-/// The log is begun anew once it has so many frames (of about 8 KiB)...
+/// The log is restarted once it has this many frames (of about 8 KiB)...
 const RESTART_FRAMES_MIN: i64 = 2_048;
 
-/// ...and at most so many of them are left to copy...
+/// ...and at most this many of them are left to copy...
 const RESTART_REST_MAX: i64 = 512;
 
-/// ...or, whatever it costs the next commit, once it has so many: the log is bounded.
+/// ...or, whatever it costs the next commit, once it has this many: the log is bounded.
 const LOG_FRAMES_MAX: i64 = 65_536;
 
 /// The writer's hold of the checkpoint task.
@@ -71,7 +71,7 @@ async fn run(path: PathBuf, due: Arc<Notify>, writer: mpsc::WeakSender<Control>)
             Ok(log) if log.is_to_restart() => {
                 let Some(writer) = writer.upgrade() else { return };
                 // A full queue is a busy writer: the next checkpoint asks again.
-                let _ = writer.try_send(Control::RestartLog);
+                let _ = writer.try_send(Control::Writer(Order::RestartLog));
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "a checkpoint failed"),
@@ -79,7 +79,7 @@ async fn run(path: PathBuf, due: Arc<Notify>, writer: mpsc::WeakSender<Control>)
     }
 }
 
-/// A connection for each checkpoint: it costs little beside the copying, and follows a file that was replaced.
+/// A connection for each checkpoint: it costs little compared with the copying, and follows a file that was replaced.
 async fn copy(path: &std::path::Path) -> Result<Log, sqlx::Error> {
     let mut connection = schema::checkpoint_options(path).connect().await?;
     let log = checkpoint(&mut connection, "PRAGMA wal_checkpoint(PASSIVE)").await?;

@@ -19,7 +19,11 @@ impl Desk {
         std::fs::write(folder.join("acme/half"), WHSEC).unwrap();
         let read: ReadDestination = Arc::new(|name, document| {
             let document = serde_json::from_str(document).map_err(|error| vec![error.to_string()])?;
-            crate::config::destination(name.as_str(), &document, 100)
+            crate::config::destination(
+                name.as_str(),
+                &document,
+                crate::config::InFlightMax { messages: 100, bytes: 64 << 20 },
+            )
         });
         let fixed = read(&"fixed".parse().unwrap(), r#"{"url":"https://fixed.example/"}"#).unwrap();
         let parts = DestinationParts {

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
+use crate::env::ManualClock;
+use crate::lanes::PlacesMax;
 use crate::model::destination::{Destination, Destinations, LaneLimits};
 use crate::model::destination_lane::{Gate, Ordering};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::UncertainPolicy;
 use crate::model::retry::RetryPolicy;
+use crate::publish::{Entrance, Seat};
 use crate::store::{GateRow, ShardId};
+use crate::timeline::clock::Interval;
 use crate::timeline::database::Memory;
 use crate::timeline::index::Owner;
 use crate::timeline::signals::Signals;
@@ -20,6 +24,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const CLAIMS_MAX: usize = 4;
 
 mod neighbours;
+mod shares;
 mod signals;
 
 /// A shard's index and what works on it, with no store and no publisher.
@@ -29,6 +34,10 @@ struct Bench {
     index: Index,
     schedule: Schedule,
     claims: Claims,
+    seat: Seat,
+    is_stuck: bool,
+    /// The places of what is claimed.
+    places: HashMap<ClaimKey, Place>,
 }
 
 fn row(number: u8, seq: u64, generation: u32, state: MessageState) -> MessageEntry {
@@ -73,6 +82,12 @@ fn destination(name: &str) -> Destination {
     }
 }
 
+/// The only shard's, of so many places.
+fn seat(max: PlacesMax) -> Seat {
+    let clock = Arc::new(ManualClock::at(NOW));
+    Entrance::new(max, clock, metrics::Gauge::noop()).seat(ShardId(0))
+}
+
 impl Bench {
     fn new() -> Self {
         Self::with([destination("sink")], CLAIMS_MAX)
@@ -88,7 +103,17 @@ impl Bench {
         .unwrap();
         let destinations = destinations.into_iter().collect();
         let (schedule, claims) = (Schedule::new(Arc::default(), claims_max), Claims::new(claims_max));
-        Self { _directory: directory, destinations, index, schedule, claims }
+        let seat = seat(PlacesMax { messages: usize::MAX / 2, bytes: u64::MAX / 2 });
+        Self {
+            _directory: directory,
+            destinations,
+            index,
+            schedule,
+            claims,
+            seat,
+            is_stuck: false,
+            places: HashMap::new(),
+        }
     }
 
     fn apply(&mut self, rows: &[MessageEntry]) {
@@ -108,16 +133,28 @@ impl Bench {
 
     fn claim_at(&mut self, now: Timestamp) -> Vec<(MessageId, u32)> {
         self.schedule.discover(&self.index, now, &Signals::new(ShardId(0)));
+        self.schedule.wake(&self.seat, now);
+        self.pick(now).into_iter().map(|message| (message.id, message.generation)).collect()
+    }
+
+    fn pick(&mut self, now: Timestamp) -> Vec<ClaimedMessage> {
+        self.pick_and_show(now, |_| {})
+    }
+
+    fn pick_and_show(&mut self, at: Timestamp, show: impl Fn(&Picked)) -> Vec<ClaimedMessage> {
         let mut step = self.index.begin();
-        self.schedule.wake(&mut step, now);
-        self.schedule.refresh(&mut step, now);
+        let now = Interval { earliest: at, latest: at };
+        let turned = self.claims.pick(&mut step, &mut self.schedule, &self.seat, now, self.is_stuck, || false).unwrap();
+        self.schedule.refresh(&mut step, at);
         step.commit().unwrap();
-        let mut step = self.index.begin();
-        let present = Interval { earliest: now, latest: now };
-        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, present, || false).unwrap();
-        self.schedule.refresh(&mut step, now);
-        step.commit().unwrap();
-        self.claims.take_up(picked).into_iter().map(|message| (message.id, message.generation)).collect()
+        turned.picked.iter().for_each(show);
+        let mut messages = Vec::new();
+        for (message, place) in self.claims.take_up(turned.picked) {
+            let ClaimedMessage { id, generation, seq, .. } = message;
+            assert!(self.places.insert(ClaimKey { id, generation, seq }, place).is_none());
+            messages.push(message);
+        }
+        messages
     }
 
     fn settle(&mut self, number: u8, generation: u32, result: Settled) -> Settlements {
@@ -132,6 +169,8 @@ impl Bench {
     }
 
     fn settle_one(&mut self, settlement: Settlement) -> Settlements {
+        let Settlement { id, generation, seq, .. } = settlement;
+        self.places.remove(&ClaimKey { id, generation, seq });
         let mut step = self.index.begin();
         let sum = self.claims.settle(&mut step, &mut self.schedule, &[settlement], NOW);
         self.schedule.refresh(&mut step, NOW);
@@ -168,7 +207,7 @@ fn claimed() -> Bench {
 // TL-4
 #[test]
 fn a_claim_ends_as_its_settlement_says() {
-    for (result, pending) in [(PUBLISHED, 0), (retry_at(NOW), 1), (Settled::NotAdmitted, 1)] {
+    for (result, pending) in [(PUBLISHED, 0), (retry_at(NOW), 1), (Settled::NotAdmitted, 1), (Settled::Recalled, 1)] {
         let mut bench = claimed();
         let sum = bench.settle(1, 1, result);
         assert_eq!((bench.pending(), bench.claims.with_publisher()), (pending, 0), "{result:?}");
@@ -194,7 +233,7 @@ fn a_cancel_that_the_feed_told_first_outlives_the_claims_end() {
 // TL-5
 #[test]
 fn a_reschedule_that_the_feed_told_first_outlives_the_claims_end() {
-    for result in [retry_at(NOW), Settled::NotAdmitted, Settled::Moved] {
+    for result in [retry_at(NOW), Settled::NotAdmitted, Settled::Recalled, Settled::Moved] {
         let mut bench = claimed();
         bench.apply(&[row(1, 20, 2, MessageState::Scheduled)]);
         assert_eq!(bench.claim(), [(MessageId::from_bytes([1; 16]), 2)], "beside the claim of the first generation");
@@ -292,11 +331,21 @@ fn an_outage_costs_an_ordered_destination_the_attempts_that_find_it_out_and_no_o
         destination: Verdict::Failed,
         gone: false,
     };
-    let claimed = bench.claim();
-    assert_eq!(claimed.len(), 100);
-    for (id, generation) in claimed {
-        bench.settle_id(id, generation, failed);
+    // Eight at once may be in flight to it.
+    bench.seat = seat(PlacesMax { messages: 16, bytes: 1 << 20 });
+    let mut attempts = 0;
+    loop {
+        let claimed = bench.claim();
+        if claimed.is_empty() {
+            break;
+        }
+        assert_eq!(claimed.len(), 8);
+        attempts += claimed.len();
+        for (id, generation) in claimed {
+            bench.settle_id(id, generation, failed);
+        }
     }
+    assert_eq!(attempts, 16, "ten that find it out, and those that were in flight when they had");
     // Until it is probed there is no attempt; then there is one.
     assert_eq!(bench.claim(), []);
     let later = NOW + Duration::from_secs(1);

@@ -10,6 +10,7 @@ use super::{CIRCUIT, LaneNumber, Schedule, Step};
 use crate::lanes::CircuitPolicy;
 use crate::model::destination::{Destination, Destinations, Terms};
 use crate::model::destination_lane::Ordering;
+use crate::model::time::Timestamp;
 use crate::timeline::index::Lane;
 
 /// The share of a lane whose destination nobody can call; it is never served.
@@ -40,6 +41,7 @@ impl Schedule {
         before: &Arc<Destinations>,
         now: &Arc<Destinations>,
         lanes: &[LaneNumber],
+        at: Timestamp,
     ) {
         for number in lanes {
             let name = step.lane(*number).name.clone();
@@ -50,13 +52,16 @@ impl Schedule {
             let terms = is.map(Destination::terms);
             self.lanes[number.0 as usize].set_limits(terms.map(|terms| terms.limits));
             let outlet = self.outlet_of[number.0 as usize];
-            let outlet = &mut self.outlets[outlet].outlet;
-            outlet.set_policy(circuit_policy(terms.as_ref()));
+            self.outlets.outlet_mut(outlet).set_policy(circuit_policy(terms.as_ref()));
             if is.map(|destination| &destination.url) != was.map(|destination| &destination.url) {
-                outlet.begin_anew();
+                self.outlets.outlet_mut(outlet).begin_anew();
             }
+            if is.is_none() {
+                self.outlets.shuts(outlet);
+            }
+            self.outlets.reconsider(outlet, &mut self.drr, at);
             let weight = terms.map_or(INCAPABLE_WEIGHT, |terms| terms.weight);
-            self.drr.set_weight(&name.namespace, *number, weight);
+            self.drr.set_family_weight(&name.namespace, outlet, weight);
             step.touch(*number);
         }
     }

@@ -1,4 +1,4 @@
-//! The end of a session: what has no place yet is given back, what is in flight is waited for.
+//! The end of a session: what is not being admitted yet is called back, what is in flight is waited for.
 
 use super::{DRAIN_MAX, End, SETTLEMENTS_MAX, Session};
 use crate::env;
@@ -8,8 +8,8 @@ impl Session {
     /// Waits for what is in flight, so that the next owner has nothing to guess about.
     pub(super) async fn drain(mut self, mut end: End) -> End {
         if let Some(lease) = self.lease {
-            // What has no place yet is for the next owner.
-            self.parts.publisher.give_back(lease);
+            // What is not being admitted yet is for the next owner.
+            self.parts.publisher.recall(lease, |_| true);
         }
         let is_over = env::sleep(DRAIN_MAX);
         tokio::pin!(is_over);

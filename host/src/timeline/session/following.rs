@@ -43,9 +43,11 @@ impl Session {
         let (now, lanes) = (self.now(), self.index.lane_numbers());
         let mut step = self.index.begin();
         step.reorder(destinations.ordering_fingerprint());
-        self.schedule.set_destinations(&mut step, &before, &destinations, &lanes);
+        self.schedule.set_destinations(&mut step, &before, &destinations, &lanes, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
+        // What is claimed for a destination that is gone, and not being admitted yet, goes back to its line.
+        self.recall_shut();
         self.parts.destinations.now = destinations;
         Ok(lanes.len())
     }

@@ -104,6 +104,9 @@ impl Session {
             self.telling.sums = Some(sums);
         } else {
             self.report_from = monotonic + REPORT_EVERY;
+            if let Some(lease) = self.lease {
+                self.parts.publisher.recall_late(lease);
+            }
             self.parts.signals.lanes(sums);
             self.report(now);
         }
@@ -192,6 +195,10 @@ impl Session {
             None => return Ok(self.held.unwrap_or(Held::Recovering)),
             Some(known) => known,
         };
+        if self.claims.has(&known.claim_key()) {
+            // It waits for its admission, or to be found out about, and for nothing that stands before it.
+            return Ok(self.held.unwrap_or(Held::Capacity));
+        }
         let lane = self.schedule.held(known.lane, now);
         let is_behind = known.order.is_some() && self.head_of(known.lane)? != Some(message.id);
         let backs_off = message.state == MessageState::RetryWait && message.eligible_at > now;

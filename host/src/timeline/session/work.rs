@@ -15,6 +15,7 @@ use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::publish::{Reliance, Settlement};
 use crate::store::{ShardLease, StoreError};
+use crate::timeline::claims::Turned;
 use crate::timeline::clock::Interval;
 use crate::timeline::index::LANES_KEPT;
 use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry};
@@ -28,6 +29,11 @@ use crate::timeline::values::Entry;
 /// Lanes that are looked at together for whether somebody still needs them, and how often all of them are.
 const VACATED_MAX: usize = 1_024;
 const VACATE_EVERY: Duration = Duration::from_secs(10);
+/// How long places that were refused are waited for without a look.
+const PLACES_LOOK: Duration = Duration::from_millis(50);
+/// After so long without a place for whose turn it is, destinations that have nothing in flight are served beside the
+/// turns: whoever holds the places does not give them back.
+const STUCK_AFTER: Duration = Duration::from_millis(50);
 /// What becomes of claims counts twice: it frees what everything else waits for.
 const OUTCOME_WEIGHT: u32 = 8;
 const WEIGHT: u32 = 4;
@@ -174,29 +180,43 @@ impl Session {
 
     fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
         let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.parts.signals);
-        let mut step = self.index.begin();
-        let more_wait = self.schedule.wake(&mut step, now.earliest);
-        self.schedule.refresh(&mut step, now.earliest);
-        step.commit()?;
-        self.due = if stopped_early || more_wait { Look::Now } else { Look::At(ready_at) };
+        self.schedule.wake(&self.seat, now.earliest);
+        let opens_at = [ready_at, self.schedule.opens_at()].into_iter().flatten().min();
+        self.due = if stopped_early { Look::Now } else { Look::At(opens_at) };
         let room = self.claims_room();
         self.claims.limit(room);
-        if self.schedule.drr.is_idle() {
+        if self.schedule.is_idle() && !self.schedule.waits_for_others() {
+            self.lack_places(false);
+            self.waits_for_places = false;
             return Ok(0);
         }
         if !std::mem::replace(&mut self.begun, true) {
             // Owners that come and go shall not always begin with the same lanes.
-            self.schedule.drr.begin_at(u64::from(self.parts.env.id_entropy()[0]));
+            self.schedule.begin_at(u64::from(self.parts.env.id_entropy()[0]));
         }
         let clock = &*self.parts.env.clock;
         let turn_end = clock.monotonic() + self.parts.work.share(WorkClass::DueScheduler).turn_time;
         let mut step = self.index.begin();
         let is_over = || clock.monotonic() >= turn_end;
-        let (picked, turn_over) = self.claims.pick(&mut step, &mut self.schedule, now, is_over)?;
+        let began = clock.monotonic();
+        let is_stuck = self.stuck_since.is_some_and(|since| began.saturating_sub(since) >= STUCK_AFTER);
+        let turned = self.claims.pick(&mut step, &mut self.schedule, &self.seat, now, is_stuck, is_over)?;
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
-        if turn_over {
+        let Turned { picked, is_cut_short, lacks_places, has_moved } = turned;
+        self.stuck_since = self.stuck_since.or(Some(began)).filter(|_| lacks_places && !has_moved);
+        if is_cut_short {
             self.due = Look::Now;
+        }
+        self.lack_places(lacks_places);
+        self.waits_for_places = lacks_places || self.schedule.waits_for_others();
+        if self.waits_for_places {
+            // Whoever has a place to give back says so, but for a shard whose turn it was and that does not come.
+            let again = now.earliest + PLACES_LOOK;
+            self.due = match self.due {
+                Look::Now => Look::Now,
+                Look::At(at) => Look::At(Some(at.map_or(again, |at| at.min(again)))),
+            };
         }
         let claimed = picked.len();
         if claimed > 0 {
@@ -205,6 +225,13 @@ impl Session {
             self.parts.publisher.publish(lease, self.reliance(lease), batch, now.latest, self.settle.clone());
         }
         Ok(claimed)
+    }
+
+    /// Whether there is no place for whose turn it is. One that has all it wants is waited for by no other shard.
+    fn lack_places(&mut self, lacks_places: bool) {
+        if std::mem::replace(&mut self.lacks_places, lacks_places) && !lacks_places {
+            self.seat.rest();
+        }
     }
 
     /// As long as what renews the lease says, and the session lasts.
@@ -226,7 +253,7 @@ impl Session {
 
     /// Takes the names of lanes away that nobody needs.
     fn vacate(&mut self) -> Result<usize, End> {
-        let is_idle = |number: LaneNumber| self.schedule.is_idle(number);
+        let is_idle = |number: LaneNumber| self.schedule.is_idle_lane(number);
         let (looked, next) = self.index.vacate(self.vacate_at, VACATED_MAX, is_idle)?;
         self.vacate_at = next;
         if next == LaneNumber(0) {

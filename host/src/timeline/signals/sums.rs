@@ -8,13 +8,13 @@ use crate::lanes::{Circuit, Held};
 use crate::model::time::Timestamp;
 use crate::timeline::index::Lane;
 use crate::timeline::keys::LaneNumber;
-use crate::timeline::schedule::Schedule;
+use crate::timeline::schedule::{OutletNumber, Schedule};
 
 /// Sums over lanes.
 #[derive(Debug)]
 pub(in crate::timeline) struct LaneSums {
     /// By outlet: those of one tenant to one destination together.
-    named: BTreeMap<usize, Named>,
+    named: BTreeMap<OutletNumber, Named>,
     other: Option<Waiting>,
     pub(super) reasons: BTreeMap<Held, u32>,
     pub(super) circuits: BTreeMap<&'static str, u32>,
@@ -70,12 +70,12 @@ impl LaneSums {
         if let Some(since) = schedule.failing_since(number) {
             self.failing_for = self.failing_for.max(now.since(since));
         }
-        let waiting = self.waiting_of(schedule.outlet_number(number), lane);
+        let waiting = self.waiting_of(schedule.outlet_of(number), lane);
         waiting.pending += lane.pending();
         waiting.in_flight += schedule.lanes()[number.0 as usize].in_flight_messages();
     }
 
-    fn waiting_of(&mut self, outlet: usize, lane: &Lane) -> &mut Waiting {
+    fn waiting_of(&mut self, outlet: OutletNumber, lane: &Lane) -> &mut Waiting {
         if self.named.len() >= LANES_NAMED_MAX && !self.named.contains_key(&outlet) {
             return self.other.get_or_insert_default();
         }

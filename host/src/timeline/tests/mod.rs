@@ -13,6 +13,7 @@ mod lanes;
 mod ownership;
 mod panics;
 mod placement;
+mod places;
 mod receiver;
 mod recovery;
 mod why;
@@ -55,6 +56,7 @@ struct World {
     checkpoints: PathBuf,
     every: Option<Duration>,
     floors: Floors,
+    in_flight_max: usize,
 }
 
 /// A timeline that runs, and what it takes to stop it.
@@ -92,6 +94,7 @@ impl World {
             checkpoints,
             every: None,
             floors: Floors::default(),
+            in_flight_max: 1_024,
         };
         for name in ["ok", "hold", "fail"] {
             world.add(name, name, |_| {});
@@ -121,7 +124,11 @@ impl World {
     async fn book(&self, secrets: Secrets) -> DestinationBook {
         let read = |name: &DestinationName, document: &str| {
             let document = serde_json::from_str(document).map_err(|error| vec![error.to_string()])?;
-            crate::config::destination(name.as_str(), &document, 1_024)
+            crate::config::destination(
+                name.as_str(),
+                &document,
+                crate::config::InFlightMax { messages: 1_024, bytes: 64 << 20 },
+            )
         };
         let parts = DestinationParts {
             configured: self.destinations.clone(),
@@ -144,7 +151,7 @@ impl World {
         std::fs::create_dir_all(&secrets_directory).unwrap();
         let env = env_of(&clock);
         let options = PublishOptions {
-            in_flight_max: 1_024,
+            in_flight_max: self.in_flight_max,
             in_flight_bytes_max: 64 << 20,
             response_bytes_max: 1_024,
             allow_networks: vec!["127.0.0.0/8".to_owned()],

@@ -21,13 +21,7 @@ impl Bench {
     /// Claims what may be claimed now, `room` at the most. Returns how many.
     fn serve(&mut self, room: usize, at: Timestamp, signals: &Signals) -> usize {
         self.claims.limit(room);
-        let now = Interval { earliest: at, latest: at };
-        let mut step = self.index.begin();
-        let (picked, _) = self.claims.pick(&mut step, &mut self.schedule, now, || false).unwrap();
-        self.schedule.refresh(&mut step, at);
-        step.commit().unwrap();
-        picked.iter().for_each(|picked| signals.claimed(picked, at));
-        self.claims.take_up(picked).len()
+        self.pick_and_show(at, |picked| signals.claimed(picked, at)).len()
     }
 
     /// Shows all lanes, as a shard does in turns.
@@ -240,13 +234,7 @@ fn lateness_discovery_and_service_gaps_are_measured_where_they_come_about() {
     let shown = rendered(|signals| {
         let claim = |bench: &mut Bench, now| {
             bench.schedule.discover(&bench.index, now, signals);
-            let mut step = bench.index.begin();
-            let present = Interval { earliest: now, latest: now };
-            let (picked, _) = bench.claims.pick(&mut step, &mut bench.schedule, present, || false).unwrap();
-            bench.schedule.refresh(&mut step, now);
-            step.commit().unwrap();
-            picked.iter().for_each(|picked| signals.claimed(picked, now));
-            bench.claims.take_up(picked).len()
+            bench.pick_and_show(now, |picked| signals.claimed(picked, now)).len()
         };
         // Found three seconds after it was ready, and sent at once.
         assert_eq!(claim(&mut bench, NOW + 3 * SECOND), 1);

@@ -1,0 +1,52 @@
+// Messages, newest first: what is on its way out, and what became of it.
+
+import { PAGE_ROWS, withQuery } from "../api.js";
+import { bytes } from "../format.js";
+import { badge, filters, heading, idLink, link, pager, table, time } from "../parts.js";
+import { MESSAGE_STATES } from "../states.js";
+
+const FILTERS = [
+  { name: "state", label: "State", words: MESSAGE_STATES },
+  { name: "namespace", label: "Namespace" },
+  { name: "destination", label: "Destination" },
+  { name: "event", label: "Event" },
+];
+
+export async function messages({ path, query, get }) {
+  const wanted = Object.fromEntries(
+    [...FILTERS.map(({ name }) => name), "after"].map((name) => [name, query.get(name)]),
+  );
+  const page = await get(withQuery("/api/v1/messages", { ...wanted, limit: PAGE_ROWS }));
+  return [
+    heading("Messages", { about: "What goes out, newest first. A lane is a tenant's messages to one destination." }),
+    filters(path, query, FILTERS),
+    messageTable(page.items, emptyText(query, page.next)),
+    pager(path, query, page.next),
+  ];
+}
+
+/** A table of messages. */
+export function messageTable(rows, empty) {
+  const lane = (message) =>
+    link(`${message.namespace}/${message.destination}`, "/messages", {
+      namespace: message.namespace,
+      destination: message.destination,
+    });
+  const columns = [
+    ["Message", (message) => idLink(message.id), "fit"],
+    ["State", (message) => badge(message.state), "fit"],
+    ["Lane", lane, "wide"],
+    ["Event", (message) => idLink(message.event_id), "fit"],
+    ["Attempt", (message) => message.attempt, "number"],
+    ["Size", (message) => bytes(message.bytes), "number"],
+    ["Due", (message) => time(message.due_at), "fit"],
+    ["Ended", (message) => time(message.finished_at), "fit"],
+  ];
+  return table("Messages", columns, rows, (message) => message.id, empty);
+}
+
+function emptyText(query, next) {
+  if (next) return "None among those that were looked at. Older ones may fit: go on with “Older”.";
+  if ([...query.keys()].length > 0) return "No message fits these filters.";
+  return "Nothing was emitted yet. Messages come from flows, which run when an event is delivered.";
+}

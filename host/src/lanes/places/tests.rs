@@ -1,0 +1,134 @@
+use super::*;
+
+const NOW: Duration = Duration::from_secs(5);
+const MIB: u32 = 1 << 20;
+
+struct Taken {
+    places: Places<u16, &'static str>,
+    called: Vec<u16>,
+    now: Duration,
+}
+
+impl Taken {
+    fn new(messages: usize, bytes: u64) -> Self {
+        Self { places: Places::new(PlacesMax { messages, bytes }), called: Vec::new(), now: NOW }
+    }
+
+    fn take(&mut self, shard: u16, destination: &'static str, bytes: u32) -> Result<(), NoPlace> {
+        self.places.take(shard, &destination, bytes, false, self.now, &mut self.called)
+    }
+
+    /// As many as there are places for; and why there is none for the next.
+    fn fill(&mut self, shard: u16, destination: &'static str, bytes: u32) -> (usize, NoPlace) {
+        let mut taken = 0;
+        loop {
+            match self.take(shard, destination, bytes) {
+                Ok(()) => taken += 1,
+                Err(reason) => return (taken, reason),
+            }
+        }
+    }
+
+    fn give_back(&mut self, destination: &'static str, bytes: u32) {
+        self.places.give_back(&destination, bytes, &mut self.called);
+    }
+}
+
+// LAN-2, WRK-3
+#[test]
+fn a_destination_has_half_of_all_messages_and_of_all_bytes() {
+    let mut all = Taken::new(64, 64 << 20);
+    assert_eq!(all.fill(0, "tarpit", 100), (32, NoPlace::Destination));
+    assert_eq!(all.places.room_there(0, &"tarpit", NOW), 0);
+    let mut all = Taken::new(64, 64 << 20);
+    assert_eq!(all.fill(0, "tarpit", 4 * MIB), (8, NoPlace::Destination));
+    assert_eq!(all.take(0, "tarpit", 1), Err(NoPlace::Destination));
+    // One that is larger than that goes, and alone.
+    let mut all = Taken::new(64, 64 << 20);
+    assert_eq!(all.fill(0, "tarpit", 40 * MIB), (1, NoPlace::Destination));
+    assert_eq!(all.take(0, "sink", 24 * MIB), Ok(()));
+    // What is larger than all counts as all.
+    let mut all = Taken::new(64, 8 << 20);
+    assert_eq!(all.fill(0, "tarpit", 30 * MIB), (1, NoPlace::Destination));
+    assert_eq!(all.take(0, "sink", 1), Err(NoPlace::Bytes));
+    all.give_back("tarpit", 30 * MIB);
+    assert_eq!(all.places.take(0, &"sink", 1, true, NOW, &mut all.called), Ok(()));
+}
+
+// LAN-2, WRK-3
+#[test]
+fn the_reserve_is_for_those_who_have_nothing_in_flight() {
+    const TARPITS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for tarpits in [2, 8] {
+        for bytes in [100, MIB, 20 * MIB] {
+            let mut all = Taken::new(512, 256 << 20);
+            let mut waiting = true;
+            while std::mem::take(&mut waiting) {
+                for tarpit in &TARPITS[..tarpits] {
+                    waiting |= all.take(0, tarpit, bytes).is_ok();
+                }
+            }
+            for _ in 0..1_000 {
+                let taken = all.places.take(1, &"sink", bytes, true, NOW, &mut all.called);
+                assert_eq!(taken, Ok(()), "{tarpits} of {bytes}");
+                assert!(all.take(1, "sink", 20 * MIB).is_err());
+                all.give_back("sink", bytes);
+            }
+        }
+    }
+}
+
+// DRR-1
+#[test]
+fn shards_that_are_refused_share_what_comes_free_by_bytes() {
+    let mut all = Taken::new(80, 1 << 30);
+    let (destinations, sizes) = (["a", "b", "c"], [1 << 10, 64 << 10, 256]);
+    let mut taken = [0_u64; 3];
+    let mut in_flight = std::collections::VecDeque::new();
+    for round in 0..30_000_usize {
+        let shard = round % 3;
+        if all.take(u16::try_from(shard).unwrap(), destinations[shard], sizes[shard]).is_ok() {
+            in_flight.push_back(shard);
+            if round > 1_000 {
+                taken[shard] += message_cost(sizes[shard]);
+            }
+        } else if in_flight.len() >= 70 {
+            let shard = in_flight.pop_front().unwrap();
+            all.give_back(destinations[shard], sizes[shard]);
+        }
+    }
+    let (least, most) = (taken.iter().min().unwrap(), taken.iter().max().unwrap());
+    assert!(most - least <= 4 * (64 << 10), "{taken:?}");
+}
+
+// DRR-3
+#[test]
+fn who_was_refused_is_called_when_a_place_is_free_or_it_is_its_turn() {
+    let mut all = Taken::new(16, 1 << 20);
+    assert_eq!(all.fill(0, "sink", 100), (8, NoPlace::Destination));
+    assert_eq!(all.take(1, "sink", 100), Err(NoPlace::Destination));
+    assert!(all.called.is_empty());
+    all.give_back("sink", 100);
+    assert_eq!(all.called, [0, 1]);
+    all.called.clear();
+    assert_eq!(all.take(1, "sink", 100), Ok(()));
+    // A shard that is given up leaves its turn to the others.
+    all.places.leave(1, &mut all.called);
+    assert!(all.called.contains(&0));
+}
+
+// LAN-2
+#[test]
+fn bytes_of_the_reserve_are_kept_for_one_that_waits_for_them() {
+    let mut all = Taken::new(64, 64 << 20);
+    for (tarpit, bytes) in [("a", 30 * MIB), ("b", 26 * MIB)] {
+        assert_eq!(all.take(0, tarpit, bytes), Ok(()));
+    }
+    assert_eq!(all.take(0, "large", 10 * MIB), Err(NoPlace::Bytes));
+    // Others have the rest, but not what it waits for.
+    assert_eq!(all.take(1, "sink", MIB), Err(NoPlace::Bytes));
+    all.give_back("b", 26 * MIB);
+    assert_eq!(all.places.take(1, &"sink", MIB, true, NOW, &mut all.called), Ok(()));
+    assert_eq!(all.places.take(0, &"large", 10 * MIB, true, NOW, &mut all.called), Ok(()));
+    assert_eq!(all.take(1, "other", MIB), Ok(()));
+}

@@ -1,0 +1,100 @@
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+/// Whoever is called takes once, at this cost, as long as there is room; everybody wants all the time. Returns who
+/// took, in order.
+fn serve(queue: &mut Queue<usize>, weights: &[u32], services: usize, mut cost: impl FnMut(usize) -> u64) -> Vec<usize> {
+    let mut random = StdRng::seed_from_u64(11);
+    let mut served = Vec::new();
+    // One more than there ever is room for: the queue stays one.
+    (0..weights.len()).for_each(|who| queue.wait(who));
+    while served.len() < services {
+        let mut room: usize = random.random_range(1..weights.len());
+        let mut called = queue.call(room, |who| Some(weights[who]));
+        while room > 0 {
+            let place = random.random_range(0..called.len());
+            let who = called[place];
+            served.push(who);
+            room -= 1;
+            if !queue.took(who, cost(who), room) {
+                called.swap_remove(place);
+            }
+            called.extend(queue.call(room, |who| Some(weights[who])));
+        }
+        // Whoever was called and found no room stands in front again.
+        called.into_iter().for_each(|who| queue.wait(who));
+    }
+    served
+}
+
+fn total(served: &[usize], who: usize) -> usize {
+    served.iter().filter(|other| **other == who).count()
+}
+
+// DRR-3
+#[test]
+fn between_two_turns_of_one_each_other_has_no_more_than_two() {
+    for keys in [2, 3, 20] {
+        let served = serve(&mut Queue::default(), &vec![1; keys], 5_000, |_| 256);
+        for who in 0..keys {
+            let mut others = vec![0; keys];
+            for other in &served {
+                if *other == who {
+                    others.fill(0);
+                } else {
+                    others[*other] += 1;
+                    assert!(others[*other] <= 2, "{who} of {keys} waits for {other}");
+                }
+            }
+        }
+    }
+}
+
+// DRR-1, DRR-2
+#[test]
+fn shares_are_by_weight_and_by_bytes() {
+    let served = serve(&mut Queue::default(), &[8, 1, 1], 10_000, |_| 256);
+    assert!(total(&served, 0).abs_diff(8_000) <= 250, "{}", total(&served, 0));
+    // One of them sends what is hundreds of times as large.
+    let cost = |who: usize| if who == 2 { 64 << 10 } else { 256 };
+    let served = serve(&mut Queue::default(), &[1, 1, 1], 10_000, cost);
+    let bytes = |who: usize| total(&served, who) as u64 * cost(who);
+    assert!(bytes(2).abs_diff(bytes(0)) <= 3 * (64 << 10), "{} and {}", bytes(2), bytes(0));
+    assert!(bytes(0).abs_diff(bytes(1)) <= 16 * 256);
+}
+
+// DRR-2
+#[test]
+fn what_is_owed_is_paid_also_by_one_that_was_away() {
+    let mut queue = Queue::default();
+    let wants = |_| Some(1);
+    (0..3).for_each(|who| queue.wait(who));
+    assert_eq!(queue.call(1, wants), [0]);
+    assert!(!queue.took(0, MESSAGE_COST_MAX, 0));
+    // It wants nothing, and comes back.
+    assert_eq!(queue.call(3, |who| (who != 0).then_some(1)), [1, 2]);
+    (0..3).for_each(|who| queue.wait(who));
+    let mut others = 0;
+    loop {
+        let called = queue.call(1, wants);
+        if called == [0] {
+            break;
+        }
+        others += 1;
+        assert!(!queue.took(called[0], 64 << 10, 0));
+    }
+    assert!((others as u64 + 2) * (64 << 10) >= 2 * MESSAGE_COST_MAX, "{others}");
+}
+
+#[test]
+fn there_is_no_queue_where_there_is_room_for_all() {
+    let mut queue = Queue::default();
+    assert!(queue.may(7), "nobody waits");
+    queue.wait(1);
+    assert!(!queue.may(7) && !queue.may(1) && queue.waits(1));
+    assert_eq!(queue.call(5, |_| Some(1)), [1]);
+    assert!(queue.is_empty() && queue.may(7) && queue.may(1));
+    assert!(queue.took(7, 100, 0), "nobody waits behind it");
+}
