@@ -53,6 +53,13 @@ impl World {
         Self::prepare_over(Arc::new(Sink::start().await?), packs, settings)
     }
 
+    /// Makes everything but destinations, and does not start the host.
+    pub async fn prepare_without_destinations(packs: &[&str]) -> anyhow::Result<Self> {
+        let packs: Vec<PathBuf> = packs.iter().map(|name| paths::pack(name)).collect();
+        let site = Site::new(paths::binary(), packs, &format!("{SETTINGS}{LOOPBACK_ALLOWED}"))?;
+        Ok(Self { site, sink: Arc::new(Sink::start().await?), host: None })
+    }
+
     /// Makes everything for a host that sends to a sink which others send to as well.
     pub fn prepare_over(sink: Arc<Sink>, packs: &[&str], settings: &str) -> anyhow::Result<Self> {
         let packs: Vec<PathBuf> = packs.iter().map(|name| paths::pack(name)).collect();

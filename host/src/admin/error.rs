@@ -70,6 +70,15 @@ pub(super) enum ApiError {
     /// The older protocol replayed the Event: it gets no second child.
     #[error("an executor of the older protocol replayed its event at {0}, so it is not replayed again")]
     Fenced(String),
+    /// Messages wait for what would not be there any more, or for something else then.
+    #[error("{0}")]
+    Pending(String),
+    /// It was changed by somebody else, or is not there, or there are too many.
+    #[error("nothing was changed: {0}")]
+    Stale(String),
+    /// The configuration has it.
+    #[error("destination `{0}` is in this host's configuration: change it there, and restart")]
+    Configured(String),
     /// Too many ask at once.
     #[error("too many requests at once: try again in a second")]
     Busy,
@@ -106,6 +115,9 @@ impl ApiError {
             ApiError::NotClaimable { .. } => error_codes::NOT_CLAIMABLE,
             ApiError::NotNow(_) => error_codes::NOT_NOW,
             ApiError::Fenced(_) => error_codes::OLDER_REPLAY,
+            ApiError::Pending(_) => error_codes::MESSAGES_WAIT,
+            ApiError::Stale(_) => error_codes::CHANGED_MEANWHILE,
+            ApiError::Configured(_) => error_codes::CONFIGURED,
             ApiError::Busy | ApiError::Rollout(RolloutError::Busy) => error_codes::BUSY,
             ApiError::NotServing => error_codes::NOT_SERVING,
             ApiError::Rollout(RolloutError::Refused(_)) => error_codes::PACK_REFUSED,
@@ -130,6 +142,9 @@ impl ApiError {
             | ApiError::Method
             | ApiError::TooLarge { .. }
             | ApiError::Fenced(_)
+            | ApiError::Pending(_)
+            | ApiError::Stale(_)
+            | ApiError::Configured(_)
             | ApiError::Expired(_)
             | ApiError::Busy
             | ApiError::NotNow(_)

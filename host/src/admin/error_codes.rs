@@ -41,6 +41,10 @@ codes! {
     NOT_FINISHED = 409 "not_finished": "The work item has not ended: there is nothing to replay yet.";
     NOT_CLAIMABLE = 409 "not_claimable": "Nobody may claim the work item now; the message says what has to happen first.";
     OLDER_REPLAY = 409 "replayed_by_an_older_host": "An older host replayed its event, which it had run again.";
+    MESSAGES_WAIT = 409 "messages_wait":
+        "Messages wait for the destination, and would have none, or stand in another order; the message says how many. Nothing changed.";
+    CHANGED_MEANWHILE = 409 "changed_meanwhile": "It is not the version that was meant; the message says which it is. Nothing changed.";
+    CONFIGURED = 409 "configured": "The host's configuration has it, and is changed where it is written.";
     CONFLICT = 409 "conflict": "What serves does not allow it; the message says why. Nothing changed.";
     REFUSED = 409 "refused": "The store does not allow it; the message says why.";
     UNSTORABLE = 409 "unstorable": "The store cannot hold it.";

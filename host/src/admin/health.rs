@@ -86,6 +86,7 @@ pub(super) async fn readyz(
     let mut reasons = BTreeSet::new();
     reasons.extend(probe.trouble(&parts).await);
     let stage = parts.stage.borrow().clone();
+    let mut notes = Vec::new();
     match stage {
         Stage::Starting => {
             reasons.insert("the host is starting".to_owned());
@@ -93,7 +94,11 @@ pub(super) async fn readyz(
         Stage::Stopping => {
             reasons.insert("the host is shutting down".to_owned());
         }
-        Stage::Serving { supervisor, timeline, .. } => {
+        Stage::Serving { supervisor, timeline, destinations, .. } => {
+            if operator.is_some() {
+                // Without an answer of the store there are reasons enough.
+                notes = destinations.notes(supervisor.destinations_named()).await.unwrap_or_default();
+            }
             reasons.extend(supervisor.readiness().reasons);
             reasons.extend(timeline_trouble(timeline.troubles_now(), timeline.is_looked_after()));
         }
@@ -104,7 +109,7 @@ pub(super) async fn readyz(
         None if !ready => vec![REASONS_HELD_BACK.to_owned()],
         Some(_) | None => reasons.into_iter().collect(),
     };
-    let body = wire::Readiness { ready, reasons };
+    let body = wire::Readiness { ready, reasons, notes };
     (status, Json(body)).into_response()
 }
 

@@ -87,9 +87,9 @@ async fn check_target(
 ) -> Result<(), ApiError> {
     let Stage::Serving { supervisor, timeline, .. } = parts.stage.borrow().clone() else { return Ok(()) };
     let unknown = if !timeline.can_call(destination) {
-        format!("destination {destination}")
+        format!("destination {destination} that this host knows")
     } else if let Some(namespace) = namespace.filter(|namespace| !supervisor.serves(namespace)) {
-        format!("namespace {namespace}")
+        format!("namespace {namespace} in the configuration of this host")
     } else {
         return Ok(());
     };
@@ -98,7 +98,7 @@ async fn check_target(
     if gate == Gate::Open && parts.store.gates().await?.iter().any(is_of_it) {
         return Ok(());
     }
-    Err(ApiError::NotFound { what: format!("{unknown} in the configuration of this host") })
+    Err(ApiError::NotFound { what: unknown })
 }
 
 /// Sends dead messages of a lane again, a page of them.

@@ -18,6 +18,7 @@
 
 mod access;
 mod console;
+mod destinations;
 mod error;
 mod error_codes;
 mod events;
@@ -53,7 +54,7 @@ use crate::env::Env;
 use crate::publish::Publisher;
 use crate::secrets::Secret;
 use crate::store::Store;
-use crate::supervise::Supervisor;
+use crate::supervise::{DestinationBook, Supervisor};
 use crate::timeline::Timeline;
 
 pub use console::url as console_url;
@@ -99,6 +100,8 @@ pub enum Stage {
         timeline: Timeline,
         /// Calls their destinations.
         publisher: Publisher,
+        /// Which these are.
+        destinations: DestinationBook,
     },
     /// It takes nothing new.
     Stopping,

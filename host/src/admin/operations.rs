@@ -38,6 +38,9 @@ pub(super) struct Operation {
 pub(super) enum Method {
     Get,
     Post,
+    Put,
+    Patch,
+    Delete,
 }
 
 impl Method {
@@ -46,6 +49,9 @@ impl Method {
         match self {
             Method::Get => "get",
             Method::Post => "post",
+            Method::Put => "put",
+            Method::Patch => "patch",
+            Method::Delete => "delete",
         }
     }
 }
@@ -115,6 +121,33 @@ where
     T: 'static,
 {
     Operation::new(Method::Post, path, id, on(MethodFilter::POST, handler))
+}
+
+/// `PUT` to a path.
+pub(super) fn put<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
+where
+    H: Handler<T, AdminParts>,
+    T: 'static,
+{
+    Operation::new(Method::Put, path, id, on(MethodFilter::PUT, handler))
+}
+
+/// `PATCH` to a path.
+pub(super) fn patch<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
+where
+    H: Handler<T, AdminParts>,
+    T: 'static,
+{
+    Operation::new(Method::Patch, path, id, on(MethodFilter::PATCH, handler))
+}
+
+/// `DELETE` of a path.
+pub(super) fn delete<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
+where
+    H: Handler<T, AdminParts>,
+    T: 'static,
+{
+    Operation::new(Method::Delete, path, id, on(MethodFilter::DELETE, handler))
 }
 
 impl Operation {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::error_codes::{self as codes, Code};
-use super::operations::{Operation, get, post};
-use super::{events, health, lanes, messages, openapi, packs, queue, shards, why, wire, work_items};
+use super::operations::{Operation, delete, get, patch, post, put};
+use super::{destinations, events, health, lanes, messages, openapi, packs, queue, shards, why, wire, work_items};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
 use crate::store::PEEK_ROWS_MAX;
@@ -15,7 +15,7 @@ use crate::supervise::PREVIEW_EVENTS_MAX;
 
 /// All of them, in the order in which they are described.
 pub(super) fn operations() -> Vec<Operation> {
-    [host(), of_events(), of_work_items(), of_messages(), of_lanes(), of_shards(), of_packs()]
+    [host(), of_events(), of_work_items(), of_messages(), of_destinations(), of_lanes(), of_shards(), of_packs()]
         .into_iter()
         .flatten()
         .collect()
@@ -176,6 +176,55 @@ fn of_messages() -> Vec<Operation> {
         .does("Settles a message of which nobody knows whether an attempt arrived")
         .takes::<wire::Resolve>()
         .fails(&[codes::NOT_UNCERTAIN, codes::TOO_LARGE]),
+    ]
+}
+
+fn of_destinations() -> Vec<Operation> {
+    let of = |operation: Operation| operation.of("name", "The destination.", name());
+    let version = json!({"type": "integer", "minimum": 0});
+    let set = |operation: Operation| {
+        of(operation)
+            .takes::<wire::DestinationKeys>()
+            .with("version", "Only if this is its version; 0 if it is to be new.", version.clone())
+            .with(
+                "reorder",
+                "Whether messages that wait may come to stand in another order.",
+                json!({"type": "boolean", "default": false}),
+            )
+            .answers::<wire::DestinationSet>("As it is now.")
+            .fails(&[codes::CONFIGURED, codes::MESSAGES_WAIT, codes::CHANGED_MEANWHILE])
+            .fails(&[codes::TOO_LARGE, codes::NOT_SERVING])
+            .fails(codes::OF_THE_STORE)
+            .fails(codes::OF_CHANGES)
+    };
+    vec![
+        get("/api/v1/destinations", "list_destinations", destinations::list)
+            .does("The destinations that this host knows")
+            .answers::<wire::Destinations>("All of them, by name.")
+            .fails(&[codes::NOT_SERVING])
+            .fails(codes::OF_THE_STORE),
+        of(get("/api/v1/destinations/{name}", "show_destination", destinations::show))
+            .does("Shows a destination, and counts the messages that wait for it")
+            .answers::<wire::DestinationOf>("The destination.")
+            .fails(&[codes::NOT_FOUND, codes::NOT_SERVING])
+            .fails(codes::OF_THE_STORE),
+        set(put("/api/v1/destinations/{name}", "put_destination", destinations::put))
+            .does("Sets a destination, for every host over the database; keys that are not given have their defaults"),
+        set(patch("/api/v1/destinations/{name}", "patch_destination", destinations::patch))
+            .does("Sets keys of a destination; those that are not given stay, and null is the default"),
+        of(delete("/api/v1/destinations/{name}", "remove_destination", destinations::remove))
+            .does("Removes a destination that was set")
+            .with("version", "Only if this is its version.", version.clone())
+            .with(
+                "pending",
+                "What becomes of its pending messages. Without this, it is removed only if there are none.",
+                json!({"type": "string", "enum": ["wait"]}),
+            )
+            .answers::<wire::DestinationRemoved>("It is called no more.")
+            .fails(&[codes::NOT_FOUND, codes::CONFIGURED, codes::MESSAGES_WAIT, codes::CHANGED_MEANWHILE])
+            .fails(&[codes::NOT_SERVING])
+            .fails(codes::OF_THE_STORE)
+            .fails(codes::OF_CHANGES),
     ]
 }
 

@@ -157,8 +157,13 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
             "See forebay shard list".to_owned(),
         ),
         Held::Capability => (
-            format!("This host has no destination `{destination}` in its configuration."),
-            format!("Add [destinations.{destination}] and restart"),
+            format!(
+                "This host knows no destination `{destination}`, or cannot use it: it was not set, or was removed."
+            ),
+            format!(
+                "To set it, for every host and at once: forebay destination set {destination} url=https://… (or see forebay \
+                 destination show {destination})"
+            ),
         ),
         Held::CircuitOpen => (
             "Its destination failed repeatedly, and is only probed or not called at all.".to_owned(),

@@ -4,6 +4,7 @@
 //! Times are RFC 3339 in UTC with milliseconds; ids, states and names are their texts; bytes are UTF-8 text or base64.
 
 mod body;
+mod destinations;
 mod lanes;
 mod packs;
 mod preview;
@@ -11,6 +12,7 @@ mod queue;
 mod verification;
 
 pub use body::{BODY_SHOWN_BYTES_MAX, Body, Encoding, HeaderValue};
+pub use destinations::*;
 pub use lanes::*;
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,9 @@ pub struct Readiness {
     pub ready: bool,
     /// Why it does not.
     pub reasons: Vec<String>,
+    /// What an operator should know, although it does; told to those who send the admin token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Any answer that is an error.

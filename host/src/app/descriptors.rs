@@ -56,18 +56,46 @@ fn check(config: &Config, limit: Option<u64>) -> Result<(), StartError> {
     if needed as u64 > limit {
         return Err(StartError::Descriptors { requests_max: config.intake.requests_max, needed, limit });
     }
-    let PublishConfig { in_flight_max, idle_connections_max, .. } = config.publish;
-    let channels = publish::channels_max(in_flight_max, config.destinations.len(), idle_connections_max);
-    let wanted = needed + channels.saturating_sub(channels_kept(config));
-    if wanted as u64 > limit {
-        tracing::warn!(
-            limit,
-            wanted,
-            "too few file descriptors for everything at once: raise the limit (LimitNOFILE, ulimit -n), or lower \
-             intake.requests_max, publish.in_flight_max or publish.idle_connections_max"
-        );
+    if let Some(advice) = Descriptors::within(config, Some(limit)).advise(config.destinations.len()) {
+        tracing::warn!("{advice}");
     }
     Ok(())
+}
+
+/// What there is for destinations, which may become more while the host runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Descriptors {
+    limit: Option<u64>,
+    /// What everything else takes.
+    others: usize,
+    in_flight_max: usize,
+    idle_connections_max: usize,
+}
+
+impl Descriptors {
+    /// What this process has.
+    pub(super) fn of(config: &Config) -> Self {
+        Self::within(config, getrlimit(Resource::Nofile).current)
+    }
+
+    fn within(config: &Config, limit: Option<u64>) -> Self {
+        let needed = own(config) + kept(config) + intake::descriptors(config.intake.requests_max);
+        let PublishConfig { in_flight_max, idle_connections_max, .. } = config.publish;
+        let others = needed.saturating_sub(channels_kept(config));
+        Self { limit, others, in_flight_max, idle_connections_max }
+    }
+
+    /// What to do about so many destinations, if there is not enough for everything at once.
+    pub(super) fn advise(&self, destinations: usize) -> Option<String> {
+        let limit = self.limit?;
+        let wanted = self.others + publish::channels_max(self.in_flight_max, destinations, self.idle_connections_max);
+        (wanted as u64 > limit).then(|| {
+            format!(
+                "too few file descriptors for everything at once ({wanted} of {limit}): raise the limit (LimitNOFILE, ulimit -n), \
+                 or lower intake.requests_max, publish.in_flight_max or publish.idle_connections_max"
+            )
+        })
+    }
 }
 
 /// What the host holds open beside connections to providers and destinations.

@@ -120,7 +120,13 @@ async fn database(config: &Config, launch: &Launch, env: &Env) -> Vec<Finding> {
                 "nothing, if the host is meant to run: ask it with --admin URL. To look at its database, stop it";
             vec![Finding::warning("database", seen, remedy)]
         }
-        Ok(Examined::Found(found)) => examined(config, &found),
+        Ok(Examined::Found(found)) => {
+            let mut findings = examined(config, &found);
+            findings.extend(
+                surroundings::destinations(config, launch, env, &found.contents.destinations).into_iter().flatten(),
+            );
+            findings
+        }
         Err(error) => vec![unusable(&error)],
     }
 }

@@ -1,7 +1,8 @@
 //! The composition root: a configuration in, a running host out.
 //!
 //! ```text
-//!  start   data directory ─> listeners ─> store ─> admin ─> secrets ─> guests ─> publisher ─> timeline ─> supervisor ─> intake
+//!  start   data directory ─> listeners ─> store ─> admin ─> secrets ─> guests ─> destinations ─> publisher ─> timeline ─>
+//!          supervisor ─> intake
 //!  stop    intake ─> supervisor ─> timeline ─> publisher ─> admin ─> store
 //! ```
 //!
@@ -43,7 +44,7 @@ use crate::outbound::{Client, ClientError};
 use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
 use crate::store::{self, Store, StoreError};
-use crate::supervise::{self, SuperviseError};
+use crate::supervise::{self, DestinationBook, SuperviseError};
 use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
 
@@ -219,8 +220,9 @@ async fn start_work(
     let runtime = RuntimeId::new(env.now(), env.id_entropy());
     let secrets = Secrets::open(&directories.secrets, env.clone())?;
     let guests = GuestHost::start(options::guest(config, directories), env.clone())?;
-    running.start_publisher(options::publish(config, running.addresses()), config, secrets.clone())?;
-    running.start_timeline(options::timeline(config, directories), config, runtime).await?;
+    let book = DestinationBook::open(options::destinations(config, &secrets, running.store())).await?;
+    running.start_publisher(options::publish(config, running.addresses()), book, secrets.clone())?;
+    running.start_timeline(options::timeline(config, directories), runtime).await?;
     let routes = RouteTable::empty();
     let client = Client::new(&options::outbound(config, running.addresses()))?;
     let manifests: Vec<Manifest> = packs.iter().map(|pack| pack.manifest.clone()).collect();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::guest::PackFile;
 use crate::intake::{ActiveGeneration, RouteTable};
+use crate::model::destination::Destination;
 use crate::model::names::Namespace;
 use crate::model::pack::{GenerationNumber, Manifest, Reader};
 use crate::publish;
@@ -43,11 +44,15 @@ pub(super) fn look(config: &Config, routes: &RouteTable, packs: &[Manifest], sec
             needs.push(need(config, whose, |namespace| check_reader(pack, reader, namespace, secrets)));
         }
     }
-    for destination in config.destinations.values().filter(|destination| destination.secret.is_some()) {
-        let whose = format!("destination `{}`", destination.name);
-        needs.push(need(config, whose, |namespace| publish::check_secret(destination, namespace, secrets)));
-    }
+    needs.extend(config.destinations.values().filter_map(|destination| of_destination(config, destination, secrets)));
     needs
+}
+
+/// The secret that a destination names, if it names one.
+pub(super) fn of_destination(config: &Config, destination: &Destination, secrets: &Secrets) -> Option<Need> {
+    destination.secret.as_ref()?;
+    let whose = format!("destination `{}`", destination.name);
+    Some(need(config, whose, |namespace| publish::check_secret(destination, namespace, secrets)))
 }
 
 /// Says of each secret that cannot be used who waits for it.

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::descriptors::Descriptors;
 use super::directories::Directories;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
-use crate::config::{CheckpointsPlace, Config, QueueProfile};
+use crate::config::{self, CheckpointsPlace, Config, QueueProfile};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::{Ceilings, GuestHost, GuestOptions, long_calls_max};
 use crate::intake::IntakeOptions;
@@ -15,9 +17,9 @@ use crate::lanes::Profile;
 use crate::model::retry::RetryPolicy;
 use crate::outbound::ClientOptions;
 use crate::publish::PublishOptions;
-use crate::secrets::Secret;
-use crate::store::{DatabaseUrl, LeaseTime, PACKET_MARGIN_BYTES, Patience, StoreOptions};
-use crate::supervise::SuperviseOptions;
+use crate::secrets::{Secret, Secrets};
+use crate::store::{DatabaseUrl, LeaseTime, PACKET_MARGIN_BYTES, Patience, Store, StoreOptions};
+use crate::supervise::{DestinationParts, ReadDestination, SuperviseOptions};
 use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, S3Place, TimelineOptions};
 
 /// The part of the time to stop that running executions get; the rest is for what comes after them.
@@ -89,6 +91,28 @@ pub(super) fn publish(config: &Config, deny_addresses: [SocketAddr; 2]) -> Publi
         idle_connections_max: config.publish.idle_connections_max,
         idle_timeout: config.publish.idle_timeout,
     }
+}
+
+/// Those of the configuration, and the rules for those that are set while hosts run: the same.
+pub(super) fn destinations(config: &Config, secrets: &Secrets, store: &Store) -> DestinationParts {
+    let descriptors = Descriptors::of(config);
+    DestinationParts {
+        configured: config.destinations.clone(),
+        namespaces: config.namespaces.clone(),
+        read: read_destination(config),
+        advise: Arc::new(move |destinations| descriptors.advise(destinations)),
+        secrets: secrets.clone(),
+        store: store.clone(),
+    }
+}
+
+/// Reads what is set under a destination's name, as this configuration allows it.
+pub(super) fn read_destination(config: &Config) -> ReadDestination {
+    let in_flight_max = config.in_flight_max();
+    Arc::new(move |name, document| {
+        let document = serde_json::from_str(document).map_err(|error| vec![format!("it cannot be read: {error}")])?;
+        config::destination(name.as_str(), &document, in_flight_max)
+    })
 }
 
 /// Readers are under the rules of destinations.

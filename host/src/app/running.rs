@@ -9,11 +9,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::StartError;
 use crate::admin::{self, AdminOptions, AdminParts, Stage};
-use crate::config::Config;
 use crate::env::{self, Env};
 use crate::execute::Caller;
 use crate::guest::{GuestHost, PackFile};
@@ -22,7 +21,7 @@ use crate::model::ids::RuntimeId;
 use crate::publish::{PublishOptions, Publisher};
 use crate::secrets::{Secret, Secrets};
 use crate::store::Store;
-use crate::supervise::{SuperviseOptions, SuperviseParts, Supervisor};
+use crate::supervise::{DestinationBook, SuperviseOptions, SuperviseParts, Supervisor};
 use crate::telemetry;
 use crate::timeline::{Timeline, TimelineOptions};
 
@@ -38,6 +37,8 @@ pub struct Running {
     admin: Option<Service>,
     intake: Option<Service>,
     publisher: Option<Publisher>,
+    /// They are followed until the guard is dropped.
+    destinations: Option<(DestinationBook, DropGuard)>,
     timeline: Option<(Timeline, CancellationToken)>,
     supervisor: Option<Supervisor>,
     guest_threads: Option<GuestThreads>,
@@ -114,6 +115,7 @@ impl Running {
             admin: None,
             intake: None,
             publisher: None,
+            destinations: None,
             timeline: None,
             supervisor: None,
             guest_threads: None,
@@ -128,6 +130,10 @@ impl Running {
     /// Where operators ask.
     pub fn admin_addr(&self) -> SocketAddr {
         self.admin_addr
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Where operators look, with a browser.
@@ -159,23 +165,26 @@ impl Running {
     pub(super) fn start_publisher(
         &mut self,
         options: PublishOptions,
-        config: &Config,
+        book: DestinationBook,
         secrets: Secrets,
     ) -> Result<(), StartError> {
-        let destinations = Arc::new(config.destinations.clone());
-        let publisher = Publisher::start(options, destinations, self.store.clone(), secrets, self.env.clone())?;
+        let destinations = book.subscribe().borrow().clone();
+        let publisher = Publisher::start(options, &destinations, self.store.clone(), secrets, self.env.clone())?;
+        let stop = CancellationToken::new();
+        env::spawn("destinations", book.clone().follow(publisher.clone(), stop.clone()));
         self.publisher = Some(publisher);
+        self.destinations = Some((book, stop.drop_guard()));
         Ok(())
     }
 
     pub(super) async fn start_timeline(
         &mut self,
         options: TimelineOptions,
-        config: &Config,
         runtime: RuntimeId,
     ) -> Result<(), StartError> {
         let publisher = self.publisher.clone().expect("the publisher starts before the timeline");
-        let destinations = Arc::new(config.destinations.clone());
+        let (book, _) = self.destinations.as_ref().expect("destinations are known before the timeline starts");
+        let destinations = book.subscribe();
         let stop = CancellationToken::new();
         let (store, env) = (self.store.clone(), self.env.clone());
         let timeline = Timeline::start(options, runtime, destinations, store, publisher, env, stop.clone()).await?;
@@ -210,11 +219,12 @@ impl Running {
         let (store, env) = (self.store.clone(), self.env.clone());
         let service = intake::serve(listener, options, store, routes, secrets, env, stop.clone());
         self.intake = Some(Service { task: env::spawn("intake", service), stop });
-        if let (Some(supervisor), Some((timeline, _)), Some(publisher)) =
-            (&self.supervisor, &self.timeline, &self.publisher)
+        if let (Some(supervisor), Some((timeline, _)), Some(publisher), Some((destinations, _))) =
+            (&self.supervisor, &self.timeline, &self.publisher, &self.destinations)
         {
             let (supervisor, timeline, publisher) = (supervisor.clone(), timeline.clone(), publisher.clone());
-            self.stage.send_replace(Stage::Serving { supervisor, timeline, publisher });
+            let destinations = destinations.clone();
+            self.stage.send_replace(Stage::Serving { supervisor, timeline, publisher, destinations });
         }
     }
 
@@ -247,6 +257,7 @@ impl Running {
             stop.cancel();
             timeline.stopped().await;
         }
+        self.destinations = None;
         if let Some(publisher) = self.publisher.take() {
             step.send_replace("recording the outcomes of messages");
             publisher.drain().await;

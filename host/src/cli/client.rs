@@ -88,6 +88,23 @@ impl Client {
         self.ask(Method::POST, path, body.into()).await
     }
 
+    /// Has something be as this says.
+    pub(super) async fn put(&self, path: &str, body: &impl Serialize) -> Result<Answer, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::Failed(error.to_string()))?;
+        self.ask(Method::PUT, path, body.into()).await
+    }
+
+    /// Has a part of something be as this says.
+    pub(super) async fn patch(&self, path: &str, body: &impl Serialize) -> Result<Answer, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::Failed(error.to_string()))?;
+        self.ask(Method::PATCH, path, body.into()).await
+    }
+
+    /// Has something taken away.
+    pub(super) async fn delete(&self, path: &str) -> Result<Answer, Failure> {
+        self.ask(Method::DELETE, path, Bytes::new()).await
+    }
+
     /// Hands in a file.
     pub(super) async fn post_file(&self, path: &str, file: Vec<u8>) -> Result<Answer, Failure> {
         self.ask(Method::POST, path, file.into()).await

@@ -9,6 +9,7 @@ pub mod demo;
 
 mod client;
 mod config;
+mod destination;
 mod dev;
 mod doctor;
 mod event;
@@ -73,6 +74,9 @@ enum Verb {
     /// Show outgoing messages and why they wait; cancel, reschedule or redrive them
     #[command(subcommand)]
     Message(message::Verb),
+    /// Show destinations; set and remove them while hosts run
+    #[command(subcommand)]
+    Destination(destination::Verb),
     /// Show Destination Lanes; pause, close or resume them
     #[command(subcommand)]
     Lane(lane::Verb),
@@ -125,6 +129,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::WorkItem(verb) => work_item::run(verb).await,
         Verb::Queue(verb) => queue::run(verb).await,
         Verb::Message(verb) => message::run(verb).await,
+        Verb::Destination(verb) => destination::run(verb).await,
         Verb::Lane(verb) => lane::run(verb).await,
         Verb::Shard(verb) => shard::run(verb).await,
         Verb::Stats(arguments) => stats::run(arguments).await,

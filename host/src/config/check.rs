@@ -94,8 +94,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
     let namespace_weights = check_weights(&document.timeline.namespace_weights, &namespaces, &mut settings);
     let admin = check_admin(document.admin, &mut settings);
     let checkpoints = document.checkpoints.check(&mut settings);
-    let messages = document.publish.in_flight_max.min(document.timeline.claimed_max);
-    let in_flight_max = InFlightMax { messages, bytes: document.publish.in_flight_bytes_max };
+    let in_flight_max = super::in_flight_max(&document.publish, &document.timeline);
     let destinations = check_destinations(document.destinations, in_flight_max, &mut settings);
     let readers =
         document.readers.into_iter().filter_map(|(name, reader)| reader.check(&name, &mut settings)).collect();
@@ -242,7 +241,7 @@ fn check_destinations(
     settings: &mut Settings,
 ) -> Destinations {
     let checked = documents.into_iter().filter_map(|(name, document)| document.check(&name, in_flight_max, settings));
-    checked.map(|destination| (destination.name.clone(), destination)).collect()
+    checked.collect()
 }
 
 /// Every key's default, as TOML writes it; keys without one are missing. Destinations and readers have theirs under

@@ -1,4 +1,5 @@
-//! `[destinations.NAME]`: from the file's words to a [`Destination`].
+//! `[destinations.NAME]`: from the file's words to a [`Destination`], and from those of somebody who sets one while
+//! hosts run. The rules are the same.
 
 use std::time::Duration;
 
@@ -15,9 +16,11 @@ use crate::model::url::{self, UrlError};
 
 /// What all destinations together may have in flight.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct InFlightMax {
-    pub(super) messages: usize,
-    pub(super) bytes: usize,
+pub struct InFlightMax {
+    /// Messages: the smaller one of what publishing and a shard may have.
+    pub messages: usize,
+    /// Bytes of their bodies and headers.
+    pub bytes: usize,
 }
 
 /// A destination as it is written.
@@ -132,6 +135,36 @@ impl DestinationDocument {
             weight: self.weight,
         })
     }
+}
+
+/// Reads a destination that is set while hosts run: the keys of `[destinations.NAME]`, in JSON. `in_flight_max` is what
+/// all destinations together may have in flight. If it cannot be used, everything that is wrong with it.
+pub fn destination(
+    name: &str,
+    document: &serde_json::Map<String, serde_json::Value>,
+    in_flight_max: InFlightMax,
+) -> Result<Destination, Vec<String>> {
+    // A name with a dot in it would be taken for a path.
+    DestinationName::configured(name).map_err(|error| vec![error.to_string()])?;
+    let mut settings = Settings::default();
+    for (key, value) in document {
+        let path = format!("destinations.{name}.{key}");
+        match toml::Value::try_from(value) {
+            Ok(value) => settings.add_value(&path, value),
+            Err(_) => settings.refuse(&path, "must be a number, a text or a list of texts"),
+        }
+    }
+    let written = std::mem::take(&mut settings.values).remove("destinations");
+    let written = written.and_then(|destinations| destinations.get(name).cloned());
+    let written = written.unwrap_or_else(|| toml::Value::Table(toml::Table::new()));
+    let checked = match DestinationDocument::deserialize(written) {
+        Ok(written) => written.check(name, in_flight_max, &mut settings),
+        Err(error) => {
+            settings.problems.push(error.message().to_owned());
+            None
+        }
+    };
+    checked.filter(|_| settings.problems.is_empty()).ok_or(settings.problems)
 }
 
 /// Whether a lane may ever have so many messages in flight: its destination has no more than its part of all, whatever

@@ -34,6 +34,7 @@ use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
 pub use checkpoints::{BucketConfig, CheckpointsConfig, CheckpointsPlace};
+pub use destinations::{InFlightMax, destination};
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,
@@ -129,12 +130,22 @@ pub struct Refusal {
 }
 
 impl Config {
+    /// What all destinations together may have in flight.
+    pub fn in_flight_max(&self) -> InFlightMax {
+        in_flight_max(&self.publish, &self.timeline)
+    }
+
     /// These refusals, each with the place where its key was set.
     pub fn refused(&self, refusals: &[Refusal]) -> ConfigError {
         let problems =
             refusals.iter().map(|Refusal { key, reason }| sources::problem(&self.origins, key, reason)).collect();
         ConfigError { problems }
     }
+}
+
+fn in_flight_max(publish: &PublishConfig, timeline: &TimelineConfig) -> InFlightMax {
+    let messages = publish.in_flight_max.min(timeline.claimed_max);
+    InFlightMax { messages, bytes: publish.in_flight_bytes_max }
 }
 
 /// The most problems that one report lists.

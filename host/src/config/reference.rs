@@ -53,7 +53,8 @@ fn heading(section: &str) -> String {
     };
     let introduction = match section.split_once('.') {
         Some(("destinations", NAME_PART)) => {
-            "\nA destination, under the name that packs emit to: one table for each, or none.\n"
+            "\nA destination, under the name that packs emit to: one table for each, or none. Others are set while\n\
+             hosts run, with the same keys: see [operations](operations.md#destinations).\n"
         }
         Some(("readers", NAME_PART)) => {
             "\nAn address that a pack's readers call instead of the hosts in its manifest: a proxy, another\n\

@@ -118,6 +118,15 @@ impl Settings {
         }
     }
 
+    /// Takes over a setting that its caller has from elsewhere.
+    pub(super) fn add_value(&mut self, path: &str, value: Value) {
+        match keys::find(path).map(|key| key.kind.accept(&value)) {
+            Some(Ok(())) => insert(&mut self.values, path, value),
+            Some(Err(reason)) => self.refuse(path, reason),
+            None => self.problems.push(unknown_key(path)),
+        }
+    }
+
     fn set(&mut self, path: String, origin: Origin, value: Result<Value, String>) {
         self.origins.insert(path.clone(), origin);
         match value {

@@ -102,7 +102,7 @@ fn a_destination_is_read_whole() {
     let file = "[destinations.crm]\nurl = 'https://crm.example/hooks?a=b'\nsecret = 'crm-signing'\nuncertain = 'hold'\n\
                 deadline_ms = 2000\nin_flight_mib = 2\nattempts_max = 3\nweight = 4\n";
     let config = load(file, &[]).unwrap();
-    let destination = &config.destinations[&"crm".parse().unwrap()];
+    let destination = config.destinations.get(&"crm".parse().unwrap()).unwrap();
     assert_eq!(destination.url, "https://crm.example/hooks?a=b");
     assert_eq!(destination.secret.as_ref().unwrap().as_str(), "crm-signing");
     assert_eq!(destination.uncertain, crate::model::message::UncertainPolicy::Hold);
@@ -215,7 +215,7 @@ fn what_may_be_retried_is_what_would_end_a_message() {
     let of =
         |statuses: &str| load(&format!("[destinations.crm]\nurl = 'http://a/'\nretry_statuses = {statuses}\n"), &[]);
     let config = of("['401', '404', '302']").unwrap();
-    assert_eq!(config.destinations[&"crm".parse().unwrap()].retry_statuses, [401, 404, 302]);
+    assert_eq!(config.destinations.get(&"crm".parse().unwrap()).unwrap().retry_statuses, [401, 404, 302]);
     for wrong in ["410", "200", "500", "soon", "-1"] {
         let refused = of(&format!("['404', '{wrong}']")).unwrap_err().to_string();
         assert!(refused.contains(&format!("`destinations.crm.retry_statuses` names `{wrong}`")), "{refused}");
@@ -427,4 +427,43 @@ fn tenants_have_the_weights_that_they_are_given_and_nobody_else_has_one() {
 fn a_packs_flow_is_no_destination_to_configure() {
     let refusal = load("[destinations.'flow:github']\nurl = 'http://a/'\n", &[]).unwrap_err().to_string();
     assert!(refusal.contains("destinations.flow:github"), "{refusal}");
+}
+
+// LAN-5
+#[test]
+fn a_destination_that_is_set_while_hosts_run_is_under_the_rules_of_the_file() {
+    let read = |name: &str, document: serde_json::Value| {
+        destination(name, document.as_object().unwrap(), InFlightMax { messages: 100, bytes: 64 << 20 })
+            .map_err(|problems| problems.join("\n"))
+    };
+    let file = "[publish]\nin_flight_max = 100\n[destinations.crm]\nurl = 'https://crm.example/hooks?a=b'\nsecret = 'crm'\n\
+                ordering = 'hashed'\nordering_domains = 4\nweight = 3\nretry_statuses = ['404']\nattempts_max = 2\n";
+    let document = serde_json::json!({
+        "url": "https://crm.example/hooks?a=b", "secret": "crm", "ordering": "hashed", "ordering_domains": 4, "weight": 3,
+        "retry_statuses": ["404"], "attempts_max": 2,
+    });
+    let config = load(file, &[]).unwrap();
+    assert_eq!(read("crm", document).unwrap(), *config.destinations.get(&"crm".parse().unwrap()).unwrap());
+    let wrong = serde_json::json!({
+        "url": "https://me:hunter2@a/", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "weight": 0, "deadline": 5,
+        "retry_statuses": [404], "uncertain": "maybe", "in_flight_messages": 51, "attempts_max": 1.5, "ordering": null,
+        "a.b": {"c": [[]]}, "retry_initial_ms": 18_446_744_073_709_551_615_u64,
+    });
+    expect![[r#"
+        `destinations.crm.a.b` is not a known key; did you mean `destinations.crm.url`?
+        `destinations.crm.attempts_max` must be a whole number from 1 to 1000
+        `destinations.crm.deadline` is not a known key; did you mean `destinations.crm.deadline_ms`?
+        `destinations.crm.ordering` must be a number, a text or a list of texts
+        `destinations.crm.retry_initial_ms` must be a number, a text or a list of texts
+        `destinations.crm.retry_statuses` must be a list of texts
+        `destinations.crm.uncertain` must be one of retry, hold, end
+        `destinations.crm.weight` must be a whole number from 1 to 1000
+        `destinations.crm.url` must not contain a user or a password: sign with `secret` instead
+        `destinations.crm.secret` must be the name of a secret, 1 to 63 of a-z, 0-9, `-` and `_`, not the secret itself
+        `destinations.crm.in_flight_messages` is 51, and must not be more than half of `publish.in_flight_max` and of `timeline.claimed_max`: set it to 50 or less, or both of these to 102 or more"#]].assert_eq(&read("crm", wrong).unwrap_err());
+    for name in ["", "a.b", "Big", "flow:github", "a/b", &"x".repeat(64)] {
+        let problem = read(name, serde_json::json!({"url": "https://a/"})).unwrap_err();
+        assert!(problem.contains("cannot be a destination name"), "{name}: {problem}");
+    }
+    assert!(read("crm", serde_json::json!({})).unwrap_err().contains("`destinations.crm.url` is missing"));
 }

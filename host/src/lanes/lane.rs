@@ -61,9 +61,13 @@ impl DestinationLane {
         Self { ordered: true, ..Self::new(LaneLimits { messages: limits.messages.min(1), ..limits }) }
     }
 
-    /// The lane of a destination that this runtime cannot call.
-    pub fn incapable() -> Self {
-        Self { capable: false, ..Self::new(LaneLimits { messages: 0, bytes: 0 }) }
+    /// What it may have in flight from now on; `None` if this runtime cannot call its destination. What is in flight
+    /// already counts, and ends as it began.
+    pub fn set_limits(&mut self, limits: Option<LaneLimits>) {
+        let LaneLimits { messages, bytes } = limits.unwrap_or(LaneLimits { messages: 0, bytes: 0 });
+        self.capable = limits.is_some();
+        self.limits = LaneLimits { messages: if self.ordered { messages.min(1) } else { messages }, bytes };
+        self.wants_room = false;
     }
 
     /// Opens, pauses or closes it.

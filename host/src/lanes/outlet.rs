@@ -34,6 +34,19 @@ impl Outlet {
         Self { policy, circuit: Circuit::CLOSED, openings: 0, backoff_until: None, in_flight: 0 }
     }
 
+    /// How its destination is trusted from now on; what was learned about it stands.
+    pub fn set_policy(&mut self, policy: CircuitPolicy) {
+        self.policy = policy;
+    }
+
+    /// Its destination is called elsewhere from now on: what was learned before says nothing about it, nor does what is
+    /// under way.
+    pub fn begin_anew(&mut self) {
+        self.circuit = Circuit::CLOSED;
+        self.openings += 1;
+        self.backoff_until = None;
+    }
+
     /// Its circuit.
     pub fn circuit(&self) -> Circuit {
         self.circuit

@@ -9,14 +9,85 @@ use super::message::UncertainPolicy;
 use super::names::{DestinationName, SecretName};
 use super::retry::RetryPolicy;
 
-/// Every destination, by name.
-pub type Destinations = BTreeMap<DestinationName, Destination>;
+/// The most destinations that are set while hosts run, those that were removed and still have messages among them.
+pub const DESTINATIONS_SET_MAX: usize = 1_024;
 
-/// Stands for which messages keep their order: another number means that lanes are told apart in another way.
-pub fn ordering_fingerprint(destinations: &Destinations) -> u64 {
-    let ordered = destinations.values().filter(|destination| destination.ordering != Ordering::None);
-    let words = ordered.map(|destination| format!("{}={:?};", destination.name, destination.ordering));
-    fnv1a(words.flat_map(String::into_bytes))
+/// Every destination, by name, and the ones that were removed while messages waited for them.
+///
+/// It never changes: whoever follows destinations is given another one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Destinations {
+    callable: BTreeMap<DestinationName, Destination>,
+    /// What is emitted to these waits, and stands in the lines that it stood in before.
+    removed: BTreeMap<DestinationName, Ordering>,
+}
+
+impl Destinations {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The destination of this name, if it can be called.
+    pub fn get(&self, name: &DestinationName) -> Option<&Destination> {
+        self.callable.get(name)
+    }
+
+    /// As [`Destinations::get`], to be changed.
+    #[cfg(test)]
+    pub(crate) fn get_mut(&mut self, name: &DestinationName) -> Option<&mut Destination> {
+        self.callable.get_mut(name)
+    }
+
+    /// Those that can be called, by name.
+    pub fn values(&self) -> impl Iterator<Item = &Destination> {
+        self.callable.values()
+    }
+
+    /// How many can be called.
+    pub fn len(&self) -> usize {
+        self.callable.len()
+    }
+
+    /// Whether none can be called.
+    pub fn is_empty(&self) -> bool {
+        self.callable.is_empty()
+    }
+
+    /// Adds one that can be called, or has another one in its place.
+    pub fn insert(&mut self, destination: Destination) {
+        self.removed.remove(&destination.name);
+        self.callable.insert(destination.name.clone(), destination);
+    }
+
+    /// Has one be called no more. What waits for it keeps its order.
+    pub fn remove(&mut self, name: &DestinationName, ordering: Ordering) {
+        self.callable.remove(name);
+        self.removed.insert(name.clone(), ordering);
+    }
+
+    /// Which messages of a destination keep their order. Nobody said so of one that is not known: none.
+    pub fn ordering_of(&self, name: &DestinationName) -> Ordering {
+        let callable = self.callable.get(name).map(|destination| destination.ordering);
+        callable.or_else(|| self.removed.get(name).copied()).unwrap_or(Ordering::None)
+    }
+
+    /// Stands for which messages keep their order: another number means that lanes are told apart in another way.
+    pub fn ordering_fingerprint(&self) -> u64 {
+        let callable = self.callable.values().map(|destination| (&destination.name, destination.ordering));
+        let removed = self.removed.iter().map(|(name, ordering)| (name, *ordering));
+        let all: BTreeMap<&DestinationName, Ordering> = callable.chain(removed).collect();
+        let ordered = all.into_iter().filter(|(_, ordering)| *ordering != Ordering::None);
+        let words = ordered.map(|(name, ordering)| format!("{name}={ordering:?};"));
+        fnv1a(words.flat_map(String::into_bytes))
+    }
+}
+
+impl FromIterator<Destination> for Destinations {
+    fn from_iter<T: IntoIterator<Item = Destination>>(destinations: T) -> Self {
+        let callable = destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
+        Self { callable, removed: BTreeMap::new() }
+    }
 }
 
 /// A way out.
@@ -104,4 +175,42 @@ pub struct LaneLimits {
     pub messages: u32,
     /// Bytes of their bodies and headers.
     pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(name: &str, ordering: Ordering) -> Destination {
+        Destination {
+            name: name.parse().unwrap(),
+            url: "https://a.example/".parse().unwrap(),
+            secret: None,
+            deadline: Duration::from_secs(1),
+            retry: FLOW_TERMS.retry,
+            uncertain: UncertainPolicy::Retry,
+            retry_statuses: Vec::new(),
+            ordering,
+            limits: FLOW_TERMS.limits,
+            weight: 1,
+        }
+    }
+
+    // LAN-1
+    #[test]
+    fn what_waits_for_a_removed_destination_keeps_its_order_and_what_was_never_known_has_none() {
+        let name: DestinationName = "line".parse().unwrap();
+        let mut destinations: Destinations = [destination("line", Ordering::Exact)].into_iter().collect();
+        let before = destinations.ordering_fingerprint();
+        destinations.remove(&name, Ordering::Exact);
+        assert_eq!((destinations.len(), terms_of(&destinations, &name)), (0, None));
+        assert_eq!(destinations.ordering_of(&name), Ordering::Exact);
+        assert_eq!(destinations.ordering_fingerprint(), before, "lanes are told apart as before");
+        destinations.insert(destination("line", Ordering::Hashed { domains: 4 }));
+        assert_eq!(destinations.ordering_of(&name), Ordering::Hashed { domains: 4 });
+        assert_ne!(destinations.ordering_fingerprint(), before);
+        assert_eq!(destinations.ordering_of(&"other".parse().unwrap()), Ordering::None);
+        let unordered: Destinations = [destination("plain", Ordering::None)].into_iter().collect();
+        assert_eq!(unordered.ordering_fingerprint(), Destinations::new().ordering_fingerprint());
+    }
 }

@@ -107,8 +107,8 @@ pub(crate) struct Dialer {
 
 /// The names that may be looked up, each with its lookups under way.
 enum Names {
-    /// These and no others; fixed at the start.
-    Fixed(HashMap<String, Arc<Semaphore>>),
+    /// These and no others, until others are said.
+    Listed(Mutex<HashMap<String, Arc<Semaphore>>>),
     /// Any; an entry a name that is being looked up, at most [`NAMES_MAX`].
     Open(Mutex<HashMap<String, Arc<Semaphore>>>),
 }
@@ -118,7 +118,7 @@ impl Names {
     fn lookups_of(&self, name: &str) -> Option<Arc<Semaphore>> {
         let fresh = || Arc::new(Semaphore::new(LOOKUPS_PER_NAME_MAX));
         match self {
-            Names::Fixed(names) => names.get(name).map(Arc::clone),
+            Names::Listed(names) => names.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone),
             Names::Open(names) => {
                 let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
                 if names.len() >= NAMES_MAX && !names.contains_key(name) {
@@ -137,16 +137,39 @@ impl Names {
 impl Dialer {
     /// A dialer for the hosts of these URLs, and for no others.
     pub(crate) fn new<'a>(guard: Guard, urls: impl Iterator<Item = &'a Uri>) -> Result<Self, UrlError> {
-        let mut lookups = HashMap::new();
-        for url in urls {
-            match Host::of(url)? {
+        let names = Arc::new(Names::Listed(Mutex::default()));
+        let dialer = Self { guard: Arc::new(guard), names, channels: Channels::default() };
+        dialer.list(urls)?;
+        Ok(dialer)
+    }
+
+    /// From here on it dials the hosts of these URLs, and no others. If one of them has none, nothing changes.
+    pub(crate) fn list<'a>(&self, urls: impl Iterator<Item = &'a Uri>) -> Result<(), UrlError> {
+        let hosts = urls.map(Host::of).collect::<Result<Vec<Host>, UrlError>>()?;
+        let Names::Listed(names) = &*self.names else { return Ok(()) };
+        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *names);
+        for host in hosts {
+            match host {
                 Host::Address(_) => {}
                 Host::Name(name) => {
-                    lookups.entry(name).or_insert_with(|| Arc::new(Semaphore::new(LOOKUPS_PER_NAME_MAX)));
+                    // Lookups that are under way go on counting.
+                    let lookups = before.remove(&name);
+                    let fresh = || lookups.unwrap_or_else(|| Arc::new(Semaphore::new(LOOKUPS_PER_NAME_MAX)));
+                    names.entry(name).or_insert_with(fresh);
                 }
             }
         }
-        Ok(Self { guard: Arc::new(guard), names: Arc::new(Names::Fixed(lookups)), channels: Channels::default() })
+        Ok(())
+    }
+
+    /// Whether a URL may be dialled, as far as that is known without looking its host up.
+    pub(crate) fn check(&self, url: &Uri) -> Result<(), ConnectError> {
+        let port = port_of(url)?;
+        match Host::of(url)? {
+            Host::Address(ip) => Ok(self.guard.check(canonical(SocketAddr::new(ip, port)))?),
+            Host::Name(_) => Ok(()),
+        }
     }
 
     /// A dialer for any host: which ones are called is decided before.
@@ -170,7 +193,7 @@ impl Dialer {
 
     async fn look_up(&self, name: String, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
         let lookups = match &*self.names {
-            Names::Fixed(_) => self.names.lookups_of(&name).ok_or_else(|| UrlError::Host(name.clone()))?,
+            Names::Listed(_) => self.names.lookups_of(&name).ok_or_else(|| UrlError::Host(name.clone()))?,
             // The names that are being looked up now may be another pack's: this one is tried again.
             Names::Open(_) => self.names.lookups_of(&name).ok_or(ConnectError::TooManyNames)?,
         };

@@ -26,6 +26,7 @@ use metrics::Histogram;
 use super::claim::{Claim, Latest};
 use super::entrance::{Group, Line};
 use super::outcomes::{Finished, Outcomes};
+use super::routes::Routes;
 use super::store_retry::StoreRetry;
 use super::verdict::Verdict;
 use super::{ClaimedMessage, Settled};
@@ -44,6 +45,7 @@ pub(super) struct Engine {
     pub(super) outcomes: Outcomes,
     pub(super) line: Line,
     pub(super) admission_wait: Histogram,
+    pub(super) routes: Routes,
 }
 
 /// An admitted message and the number of its attempt.
@@ -56,6 +58,7 @@ impl Engine {
     /// Publishes what waits in line, whoever's it is. Returns when nothing does and every attempt has begun.
     pub(super) async fn publish(self: Arc<Self>) {
         while let Some((Group { lease, latest, claims }, call)) = self.line.next().await {
+            let claims = self.routed(claims);
             let admitted = self.admit(lease, self.still_of_use(claims, latest), latest).await;
             drop(call);
             if admitted.is_empty() {
@@ -68,6 +71,15 @@ impl Engine {
                 env::spawn("publish attempt", attempt);
             }
         }
+    }
+
+    /// Those whose destinations are still known, on the ways to them that hold now; the others settle as they came.
+    fn routed(&self, claims: Vec<Claim>) -> Vec<Claim> {
+        let routed = |mut claim: Claim| {
+            claim.route = self.routes.to(&claim.message.destination)?;
+            Some(claim)
+        };
+        claims.into_iter().filter_map(routed).collect()
     }
 
     /// Those that may still be published; the others settle.

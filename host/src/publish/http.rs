@@ -41,6 +41,7 @@ const RELIANCE_LOOK_MIN: Duration = Duration::from_millis(5);
 /// Calls destinations over HTTP.
 pub(super) struct HttpAdapter {
     client: Client<Connector, ReliedBody>,
+    dialer: Dialer,
     channels: Channels,
     response_bytes_max: usize,
     env: Env,
@@ -73,8 +74,18 @@ impl HttpAdapter {
             .pool_idle_timeout(limits.idle_timeout)
             .pool_max_idle_per_host(limits.idle_connections_max)
             .http1_max_buf_size(HEAD_BYTES_MAX)
-            .build(Connector::new(dialer, tls));
-        Ok(Self { client, channels, response_bytes_max: limits.response_bytes_max, env })
+            .build(Connector::new(dialer.clone(), tls));
+        Ok(Self { client, dialer, channels, response_bytes_max: limits.response_bytes_max, env })
+    }
+
+    /// From here on it calls these destinations, and no others.
+    pub(super) fn follow(&self, destinations: &Destinations) -> Result<(), UrlError> {
+        self.dialer.list(destinations.values().map(|destination| &destination.url))
+    }
+
+    /// Whether a destination's URL may be called, as far as that is known before it is.
+    pub(super) fn check(&self, destination: &Destination) -> Result<(), ConnectError> {
+        self.dialer.check(&destination.url)
     }
 
     /// Its connections that are open.

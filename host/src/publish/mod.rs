@@ -16,6 +16,7 @@ mod batch;
 mod claim;
 mod entrance;
 mod outcomes;
+mod routes;
 mod store_retry;
 
 mod http;
@@ -35,7 +36,6 @@ pub use entrance::{Entrance, Place, Seat};
 pub use metrics::describe;
 pub use reliance::Reliance;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,17 +44,17 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use adapter::{Adapter, FlowAdapter, HttpDestination, NativeAdapter};
+use adapter::{Adapter, HttpDestination, NativeAdapter};
 use batch::Engine;
-use claim::{Claim, Latest, Route};
+use claim::{Claim, Latest};
 use entrance::{CLAIM_WAIT_MAX, Line};
 use http::{HttpAdapter, HttpLimits};
-use metrics::DestinationMetrics;
 use outcomes::Outcomes;
+use routes::{MakeAdapter, Routes};
 
 use crate::env::{self, Env};
 use crate::lanes::{PlacesMax, Verdict};
-use crate::model::destination::{Destination, Destinations, FLOW_TERMS};
+use crate::model::destination::{Destination, Destinations};
 use crate::model::ids::MessageId;
 use crate::model::message::AfterAttempt;
 use crate::model::names::{DestinationName, Namespace};
@@ -160,11 +160,12 @@ pub struct PublishLoad {
 pub struct Publisher {
     engine: Arc<Engine>,
     entrance: Entrance,
-    /// Connections, and how many there are at the most.
-    channels: (Channels, usize),
-    routes: Arc<HashMap<DestinationName, Arc<Route>>>,
-    /// That of every pack's flow.
-    flow: Arc<Route>,
+    channels: Channels,
+    /// What calls destinations; `None` where they are functions of this process.
+    http: Option<Arc<HttpAdapter>>,
+    in_flight_max: usize,
+    /// Connections that are kept a destination.
+    idle_connections_max: usize,
     runtime: Handle,
     unsettled: TaskTracker,
 }
@@ -173,7 +174,7 @@ impl Publisher {
     /// Starts publishing, on the runtime that it is called on.
     pub fn start(
         options: PublishOptions,
-        destinations: Arc<Destinations>,
+        destinations: &Destinations,
         store: Store,
         secrets: Secrets,
         env: Env,
@@ -185,17 +186,18 @@ impl Publisher {
             idle_timeout: options.idle_timeout,
         };
         let tls = outbound::client_config("publish.ca_file", options.ca_file.as_deref()).map_err(PublishError)?;
-        let http = HttpAdapter::new(guard, tls, &destinations, limits, env.clone())
+        let http = HttpAdapter::new(guard, tls, destinations, limits, env.clone())
             .map_err(|error| PublishError(error.to_string()))?;
         let http = Arc::new(http);
-        let adapter = |destination: &Destination| -> Box<dyn Adapter> {
-            let (http, secrets) = (Arc::clone(&http), secrets.clone());
+        let calling = Arc::clone(&http);
+        let adapter = move |destination: &Destination| -> Box<dyn Adapter> {
+            let (http, secrets) = (Arc::clone(&calling), secrets.clone());
             Box::new(HttpDestination { http, secrets, destination: destination.clone() })
         };
         let places = PlacesMax { messages: options.in_flight_max, bytes: options.in_flight_bytes_max };
-        let publisher = Self::with(&destinations, adapter, places, store, env);
-        let max = channels_max(options.in_flight_max, destinations.len(), options.idle_connections_max);
-        Ok(Self { channels: (http.channels(), max), ..publisher })
+        let publisher = Self::with(destinations, Box::new(adapter), places, store, env);
+        let (channels, idle_connections_max) = (http.channels(), options.idle_connections_max);
+        Ok(Self { channels, http: Some(http), idle_connections_max, ..publisher })
     }
 
     /// A publisher that calls a function of this process for every message, whatever its destination.
@@ -206,44 +208,44 @@ impl Publisher {
         call: &NativeCall,
         env: Env,
     ) -> Self {
-        let adapter = |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(call) }) };
+        let call = Arc::clone(call);
+        let adapter =
+            move |_: &Destination| -> Box<dyn Adapter> { Box::new(NativeAdapter { call: Arc::clone(&call) }) };
         // No body is loaded for them.
         let places = PlacesMax { messages: in_flight_max, bytes: u64::MAX };
-        Self::with(destinations, adapter, places, store, env)
+        Self::with(destinations, Box::new(adapter), places, store, env)
     }
 
-    fn with(
-        destinations: &Destinations,
-        adapter: impl Fn(&Destination) -> Box<dyn Adapter>,
-        places: PlacesMax,
-        store: Store,
-        env: Env,
-    ) -> Self {
-        let route = |destination: &Destination| {
-            Arc::new(Route {
-                adapter: adapter(destination),
-                terms: destination.terms(),
-                metrics: DestinationMetrics::new(destination.name.as_str()),
-            })
-        };
-        let routes = destinations.values().map(|destination| (destination.name.clone(), route(destination))).collect();
-        let flow = Route {
-            adapter: Box::new(FlowAdapter),
-            terms: FLOW_TERMS,
-            metrics: DestinationMetrics::new(metrics::FLOW),
-        };
+    fn with(destinations: &Destinations, adapter: MakeAdapter, places: PlacesMax, store: Store, env: Env) -> Self {
+        let routes = Routes::new(destinations, adapter);
         let outcomes = Outcomes::new(store.clone());
         let entrance = Entrance::new(places, Arc::clone(&env.clock), metrics::in_flight());
         let (line, admission_wait) = (Line::new(), metrics::admission_wait());
         Self {
-            engine: Arc::new(Engine { store, env, outcomes, line, admission_wait }),
+            engine: Arc::new(Engine { store, env, outcomes, line, admission_wait, routes }),
             entrance,
-            channels: (Channels::default(), places.messages),
-            routes: Arc::new(routes),
-            flow: Arc::new(flow),
+            channels: Channels::default(),
+            http: None,
+            in_flight_max: places.messages,
+            idle_connections_max: 0,
             runtime: Handle::current(),
             unsettled: TaskTracker::new(),
         }
+    }
+
+    /// From here on these destinations are called, and no others. An attempt that has begun ends as it began.
+    pub fn follow(&self, destinations: &Destinations) -> Result<(), PublishError> {
+        if let Some(http) = &self.http {
+            http.follow(destinations).map_err(|error| PublishError(error.to_string()))?;
+        }
+        self.engine.routes.follow(destinations);
+        Ok(())
+    }
+
+    /// Whether a destination may be called at all, as far as that is known before it is; if not, why.
+    pub fn check(&self, destination: &Destination) -> Result<(), String> {
+        let Some(http) = &self.http else { return Ok(()) };
+        http.check(destination).map_err(|error| error.to_string())
     }
 
     /// Where a shard takes places in flight. It has one seat at a time.
@@ -255,7 +257,7 @@ impl Publisher {
     /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not
     /// on its way by the end of `reliance` is not sent.
     ///
-    /// A message to a destination that is not configured settles as not admitted: it waits until it is again.
+    /// A message to a destination that is not known here settles as not admitted: it waits until it is.
     pub fn publish(
         &self,
         lease: ShardLease,
@@ -268,10 +270,9 @@ impl Publisher {
         let (latest, now) = (Latest::at(latest, clock), clock.monotonic());
         let mut waiting = Vec::with_capacity(batch.len());
         for (message, place) in batch {
-            let flow = message.destination.is_flow().then_some(&self.flow);
-            match flow.or_else(|| self.routes.get(&message.destination)) {
+            match self.engine.routes.to(&message.destination) {
                 Some(route) => {
-                    let (route, reliance, settled) = (Arc::clone(route), reliance.clone(), settled.clone());
+                    let (reliance, settled) = (reliance.clone(), settled.clone());
                     let unsettled = self.unsettled.token();
                     waiting.push(Claim::new((message, place), route, reliance, now, settled, unsettled));
                 }
@@ -299,14 +300,14 @@ impl Publisher {
 
     /// What this host lacks for every attempt at a tenant's messages to a destination, if it lacks anything.
     pub fn obstacle(&self, namespace: &Namespace, destination: &DestinationName) -> Option<String> {
-        self.routes.get(destination)?.adapter.obstacle(namespace)
+        self.engine.routes.to(destination)?.adapter.obstacle(namespace)
     }
 
     /// What it holds at the moment.
     pub fn load(&self) -> PublishLoad {
-        let (channels, channels_max) = &self.channels;
         let outcomes_waiting = self.engine.outcomes.waiting();
-        PublishLoad { channels: channels.open(), channels_max: *channels_max, outcomes_waiting }
+        let channels_max = channels_max(self.in_flight_max, self.engine.routes.len(), self.idle_connections_max);
+        PublishLoad { channels: self.channels.open(), channels_max, outcomes_waiting }
     }
 
     /// Returns when everything that was given to it has settled.

@@ -75,9 +75,8 @@ impl Fixture {
         let secrets = shared.directory.path().join("secrets");
         std::fs::create_dir(&secrets).unwrap();
         let secrets = Secrets::open(&secrets, shared.env.clone()).unwrap();
-        let destinations = destinations.into_iter().map(|destination| (destination.name.clone(), destination));
-        let destinations: Arc<Destinations> = Arc::new(destinations.collect());
-        let publisher = Publisher::start(options, destinations, store.clone(), secrets, shared.env.clone()).unwrap();
+        let destinations: Destinations = destinations.into_iter().collect();
+        let publisher = Publisher::start(options, &destinations, store.clone(), secrets, shared.env.clone()).unwrap();
         Self { shared, store, publisher, lease }
     }
 

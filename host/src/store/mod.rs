@@ -51,6 +51,9 @@ pub use packs::{
 };
 pub use shards::checkpoints::CheckpointRow;
 pub use shards::database_time::DatabaseTime;
+pub use shards::destinations::{
+    DestinationChange, DestinationChanged, DestinationRow, DestinationWish, PENDING_COUNTED_MAX, Pending,
+};
 pub use shards::gates::{GateChange, GateRow, SetBy};
 pub use shards::runtimes::{RUNTIMES_MAX, Runtimes};
 pub use shards::withdrawals::Withdrawal;
@@ -206,6 +209,11 @@ impl Store {
     /// Changes after every commit of this runtime that set a gate: a hint to look, not a promise to find.
     pub fn subscribe_gates(&self) -> watch::Receiver<u64> {
         self.writer.hints.gates.subscribe()
+    }
+
+    /// Changes when a destination was changed here.
+    pub fn subscribe_destinations(&self) -> watch::Receiver<u64> {
+        self.writer.hints.destinations.subscribe()
     }
 
     /// Whether the database answers: reads through the pool and asks the writer.

@@ -7,6 +7,7 @@
 //! - What is wrong with one pack is said in the readiness, and leaves the others alone.
 //! - The store says which generations serve: each runtime follows it, so that all serve the same.
 
+mod destinations;
 mod gates;
 mod generations;
 mod pool;
@@ -19,6 +20,7 @@ mod sweeper;
 mod tests;
 mod verify;
 
+pub use destinations::{AdviseOn, DestinationBook, DestinationEntry, DestinationParts, ReadDestination};
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
@@ -45,7 +47,7 @@ use crate::execute::{Caller, ExecuteOptions, ExecutorParts, Flow, Generations};
 use crate::guest::{GuestHost, LoadError};
 use crate::intake::{RouteConflict, RouteTable};
 use crate::model::ids::WorkItemId;
-use crate::model::names::{Namespace, PackName};
+use crate::model::names::{DestinationName, Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::store::{Store, StoreError};
@@ -316,6 +318,19 @@ impl Supervisor {
     /// The generations of a pack that this host can execute.
     pub fn loaded_generations(&self, pack: &PackName) -> Vec<GenerationNumber> {
         self.shared.generations.numbers(pack)
+    }
+
+    /// The destinations that the packs which serve here may emit to, with the pack.
+    pub fn destinations_named(&self) -> Vec<(PackName, DestinationName)> {
+        let open = self.state().open.clone();
+        let mut named = Vec::new();
+        for (pack, number) in open {
+            if let Some(flow) = self.shared.generations.get(&pack, number) {
+                named
+                    .extend(flow.manifest().destinations.iter().map(|destination| (pack.clone(), destination.clone())));
+            }
+        }
+        named
     }
 
     /// Whether this host works a tenant's events off.

@@ -120,7 +120,7 @@ pub struct TimelineOptions {
 #[derive(Clone)]
 pub struct Timeline {
     shards: Arc<[ShardHandle]>,
-    destinations: Arc<Destinations>,
+    destinations: watch::Receiver<Arc<Destinations>>,
     wake: watch::Sender<u64>,
 }
 
@@ -152,12 +152,12 @@ struct ShardHandle {
 }
 
 impl Timeline {
-    /// Starts the shards' actors; they acquire their shards, which takes until the leases of a dead owner are over, and
-    /// stop when `stop` is cancelled.
+    /// Starts the shards' actors, which follow `destinations`; they acquire their shards, which takes until the leases
+    /// of a dead owner are over, and stop when `stop` is cancelled.
     pub async fn start(
         options: TimelineOptions,
         runtime: RuntimeId,
-        destinations: Arc<Destinations>,
+        destinations: watch::Receiver<Arc<Destinations>>,
         store: Store,
         publisher: Publisher,
         env: Env,
@@ -256,7 +256,7 @@ impl Timeline {
 
     /// Whether this runtime can call a destination.
     pub fn can_call(&self, destination: &DestinationName) -> bool {
-        terms_of(&self.destinations, destination).is_some()
+        terms_of(&self.destinations.borrow(), destination).is_some()
     }
 
     /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out; they are asked

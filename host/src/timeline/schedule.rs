@@ -11,6 +11,7 @@
 //! - while its destination has what it may, and it is not its turn to get more (`lanes::Queue`);
 //! - while its next message waits for more bytes than are free.
 
+mod following;
 mod outlets;
 
 pub(super) use outlets::OutletNumber;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::following::{INCAPABLE_WEIGHT, circuit_policy};
 use self::outlets::Outlets;
 use super::compared::Compared;
 use super::gates::Gates;
@@ -30,8 +32,8 @@ use crate::lanes::{
     Beginning, Charge, Circuit, CircuitPolicy, DestinationLane, Held, MESSAGE_COST_MAX, MESSAGES, NoPlace, Permit,
     ThreeLevelDrr, Turn, TurnLimits, Verdict,
 };
-use crate::model::destination::{Destinations, terms_of};
-use crate::model::destination_lane::{Gate, LaneName, Ordering};
+use crate::model::destination::{Destinations, LaneLimits, terms_of};
+use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -59,6 +61,9 @@ const CIRCUIT: CircuitPolicy = CircuitPolicy {
     // What each destination's lanes may have ends its ramp.
     ramp_messages: u32::MAX,
 };
+
+/// What a lane has before it is known what it may have.
+const NOTHING: LaneLimits = LaneLimits { messages: 0, bytes: 0 };
 
 pub(super) const TURN: TurnLimits =
     TurnLimits { items_max: TURN_MESSAGES_MAX, cost_max: TURN_BYTES_MAX, visits_max: TURN_VISITS_MAX };
@@ -378,7 +383,7 @@ impl Schedule {
         row: &MessageEntry,
         destinations: &Destinations,
     ) -> Option<LaneNumber> {
-        let ordering = terms_of(destinations, &row.destination).map_or(Ordering::None, |terms| terms.ordering);
+        let ordering = destinations.ordering_of(&row.destination);
         let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
         let ordering = ordering.domain(row.ordering_key.as_deref());
         if !stands(row.state, ordering.is_ordered()) {
@@ -398,19 +403,17 @@ impl Schedule {
         }
         assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
         let terms = terms_of(destinations, &name.destination);
-        let (mut lane, weight) = match terms {
-            Some(terms) if name.ordering.is_ordered() => (DestinationLane::ordered(terms.limits), terms.weight),
-            Some(terms) => (DestinationLane::new(terms.limits), terms.weight),
-            None => {
-                tracing::warn!(destination = %name.destination, "messages wait for a destination that is not configured");
-                (DestinationLane::incapable(), 1)
-            }
-        };
+        let mut lane =
+            if name.ordering.is_ordered() { DestinationLane::ordered(NOTHING) } else { DestinationLane::new(NOTHING) };
+        lane.set_limits(terms.map(|terms| terms.limits));
+        if terms.is_none() {
+            tracing::warn!(destination = %name.destination, "messages wait for a destination that is not known here");
+        }
+        let weight = terms.map_or(INCAPABLE_WEIGHT, |terms| terms.weight);
         lane.set_gate(self.gates.of(name));
         self.lanes.push(lane);
-        let ramp_messages = terms.map_or(CIRCUIT.ramp_messages, |terms| terms.limits.messages.max(1));
         let of_namespace = self.weights.get(&name.namespace).copied().unwrap_or(NAMESPACE_WEIGHT);
-        let outlet = self.outlets.adopt(name, CircuitPolicy { ramp_messages, ..CIRCUIT }, of_namespace);
+        let outlet = self.outlets.adopt(name, circuit_policy(terms.as_ref()), of_namespace);
         self.outlet_of.push(outlet);
         self.unserved_since.push(None);
         self.failing_since.push(None);

@@ -12,6 +12,7 @@
 mod checkpointing;
 mod draining;
 mod expiry;
+mod following;
 mod pressing;
 mod reconcile;
 mod resolving;
@@ -20,6 +21,7 @@ mod view;
 mod work;
 
 pub(super) use checkpointing::{CheckpointReply, Checkpointing};
+pub(super) use following::Followed;
 pub(super) use work::plan;
 
 use std::collections::BTreeMap;
@@ -46,7 +48,7 @@ use super::signals::Signals;
 use super::source::Page;
 use crate::env::{self, Env};
 use crate::lanes::{Held, Supply, WorkPlan, WorkRound};
-use crate::model::destination::{DESTINATION_PART, Destinations};
+use crate::model::destination::DESTINATION_PART;
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -72,6 +74,8 @@ pub(super) enum End {
     Stopped,
     /// The shard is somebody else's.
     Fenced,
+    /// Which messages keep their order was changed, and some of them wait: the index is to be built again.
+    Reordered,
     /// The index is of no use any more.
     Broken(Broken),
     /// The store could not do what must be done before anything else.
@@ -86,6 +90,7 @@ impl End {
         match self {
             End::Stopped => "stopped",
             End::Fenced => "fenced",
+            End::Reordered => "reordered",
             End::Broken(_) => "broken",
             End::Store(_) => "store",
             End::Abandoned => "abandoned",
@@ -102,7 +107,7 @@ impl From<Broken> for End {
 /// What a session works with.
 pub(super) struct Parts {
     pub shard: ShardId,
-    pub destinations: Arc<Destinations>,
+    pub destinations: Followed,
     /// `None` before they were read.
     pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
@@ -423,7 +428,7 @@ impl Session {
         let now = self.now();
         let mut step = self.index.begin();
         for row in rows {
-            let lane = self.schedule.lane_of(&mut step, row, &self.parts.destinations);
+            let lane = self.schedule.lane_of(&mut step, row, &self.parts.destinations.now);
             self.claims.apply(&mut step, &mut self.schedule, row, lane)?;
         }
         if let Some(through) = through {
@@ -438,7 +443,7 @@ impl Session {
         let numbers = self.index.lane_numbers();
         let mut step = self.index.begin();
         for number in numbers {
-            self.schedule.adopt(number, &step.lane(number).name, &self.parts.destinations);
+            self.schedule.adopt(number, &step.lane(number).name, &self.parts.destinations.now);
             step.touch(number);
         }
         self.schedule.refresh(&mut step, now);
@@ -462,6 +467,7 @@ impl Session {
             Ok(()) = self.wake.changed() => {}
             () = self.seat.freed(), if self.waits_for_places => {}
             Ok(()) = self.parts.gates.changed() => self.parts.gates.mark_changed(),
+            Ok(()) = self.parts.destinations.changes.changed() => self.parts.destinations.changes.mark_changed(),
             () = env::sleep(pause) => {}
         }
         self.look_again();

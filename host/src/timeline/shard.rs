@@ -56,7 +56,7 @@ pub(super) struct Shard {
     pub memory: Arc<Memory>,
     pub checkpoints: Arc<Checkpoints>,
     pub keeper: LeaseKeeper,
-    pub destinations: Arc<Destinations>,
+    pub destinations: watch::Receiver<Arc<Destinations>>,
     pub gates: watch::Receiver<Option<Arc<Gates>>>,
     pub store: Store,
     pub publisher: Publisher,
@@ -104,7 +104,7 @@ impl Shard {
                 (pause, failed) = (RESTART_PAUSE, 0);
                 continue;
             }
-            if matches!(end, End::Stopped) {
+            if matches!(end, End::Stopped | End::Reordered) {
                 self.release(lease).await;
             }
             if self.stop.is_cancelled() {
@@ -112,6 +112,9 @@ impl Shard {
             }
             if matches!(end, End::Stopped) {
                 tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
+                continue;
+            }
+            if matches!(end, End::Reordered) {
                 continue;
             }
             tokio::select! {
@@ -127,6 +130,11 @@ impl Shard {
         signals.gone();
         match end {
             End::Stopped => {}
+            End::Reordered => tracing::warn!(
+                shard = self.id.0,
+                "which messages of a destination keep their order was changed while messages were known: the shard's index \
+                 is built again"
+            ),
             End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
             End::Abandoned => {
                 tracing::error!(shard = self.id.0, "what a shard goes by is not looked after any more");

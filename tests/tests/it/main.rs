@@ -7,6 +7,7 @@ mod cluster;
 mod coalescing;
 mod console;
 mod crash;
+mod destinations;
 mod dev;
 mod examples;
 mod full_disk;

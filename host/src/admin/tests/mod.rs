@@ -3,6 +3,7 @@
 mod access;
 mod console;
 mod content;
+mod destinations;
 mod lanes;
 mod openapi;
 mod probes;

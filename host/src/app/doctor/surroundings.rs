@@ -6,11 +6,12 @@ use std::path::Path;
 
 use super::{Finding, Launch};
 use crate::app::needs::{self, Need};
-use crate::app::{check, directories, packs};
+use crate::app::{check, directories, options, packs};
 use crate::config::{Config, Refusal};
 use crate::env::Env;
 use crate::guest::PackFile;
-use crate::secrets::Secrets;
+use crate::secrets::{SecretError, Secrets};
+use crate::store::DestinationRow;
 
 /// Secrets that are told of one by one.
 const NEEDS_SHOWN_MAX: usize = 20;
@@ -47,9 +48,8 @@ pub(super) fn secrets(config: &Config, launch: &Launch, env: &Env) -> Vec<Findin
         Err(conflict) => return vec![Finding::failure("packs", conflict, "give only one of them to this host")],
     };
     let manifests: Vec<_> = packs.into_iter().map(|pack| pack.manifest).collect();
-    let is_to_be_made = launch.secrets.is_none() && !directory.exists();
-    let opened = if is_to_be_made { Secrets::none(env.clone()) } else { Secrets::open(&directory, env.clone()) };
-    let secrets = match opened {
+    let is_to_be_made = is_to_be_made(launch);
+    let secrets = match open_secrets(launch, env) {
         Ok(secrets) => secrets,
         Err(error) => {
             return vec![Finding::failure(NAME, error, "make the directory, or give another one with --secrets")];
@@ -70,6 +70,55 @@ pub(super) fn secrets(config: &Config, launch: &Launch, env: &Env) -> Vec<Findin
         });
     }
     findings
+}
+
+/// What the database has of destinations that were set while hosts ran: whether this one can use them.
+pub(super) fn destinations(
+    config: &Config,
+    launch: &Launch,
+    env: &Env,
+    rows: &[DestinationRow],
+) -> Option<Vec<Finding>> {
+    const NAME: &str = "destinations";
+    let read = options::read_destination(config);
+    // That it cannot be opened is told of where secrets are looked at.
+    let secrets = open_secrets(launch, env).ok()?;
+    let mut findings = Vec::new();
+    let set: Vec<_> = rows.iter().filter(|row| !row.removed).collect();
+    for row in &set {
+        if config.destinations.get(&row.name).is_some() {
+            let seen =
+                format!("`{}` is in the configuration and was set as well: the configuration's counts", row.name);
+            let remedy = format!("forebay destination remove {}, or take it out of the configuration", row.name);
+            findings.push(Finding::warning(NAME, seen, remedy));
+            continue;
+        }
+        match read(&row.name, &row.document) {
+            Ok(destination) => {
+                findings.extend(needs::of_destination(config, &destination, &secrets).as_ref().and_then(lacking));
+            }
+            Err(problems) => {
+                let seen = format!("`{}` cannot be used by this host: {}", row.name, problems.join("; "));
+                findings.push(Finding::warning(NAME, seen, "its messages wait here; forebay destination set mends it"));
+            }
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(NAME, format_args!("{} were set, and can be used", set.len())));
+    }
+    findings.truncate(NEEDS_SHOWN_MAX);
+    Some(findings)
+}
+
+fn is_to_be_made(launch: &Launch) -> bool {
+    launch.secrets.is_none() && !directories::secrets(launch).exists()
+}
+
+fn open_secrets(launch: &Launch, env: &Env) -> Result<Secrets, SecretError> {
+    if is_to_be_made(launch) {
+        return Secrets::none(env.clone());
+    }
+    Secrets::open(&directories::secrets(launch), env.clone())
 }
 
 /// A secret that all namespaces lack is forgotten; one that some have may be meant for those alone.

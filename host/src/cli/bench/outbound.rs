@@ -12,6 +12,7 @@ use anyhow::ensure;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
@@ -143,9 +144,7 @@ impl Outbound {
         env: &Env,
     ) -> anyhow::Result<Self> {
         let destinations = destinations.into_iter().map(|name| destination(&name, in_flight_messages));
-        let destinations: Vec<Destination> = destinations.collect::<anyhow::Result<_>>()?;
-        let destinations: Destinations =
-            destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
+        let destinations: Destinations = destinations.collect::<anyhow::Result<_>>()?;
         Ok(Self {
             queue: Queue::open(server, env).await?,
             destinations: Arc::new(destinations),
@@ -163,7 +162,7 @@ impl Outbound {
 
     /// The destinations, by name.
     pub(super) fn names(&self) -> Vec<DestinationName> {
-        self.destinations.keys().cloned().collect()
+        self.destinations.values().map(|destination| destination.name.clone()).collect()
     }
 
     /// Has executions emit messages, many at once. Returns how long that took, claims of the executions not counted.
@@ -252,7 +251,7 @@ impl Outbound {
         };
         let runtime = RuntimeId::new(env.now(), env.id_entropy());
         let stop = CancellationToken::new();
-        let destinations = Arc::clone(&self.destinations);
+        let (_, destinations) = watch::channel(Arc::clone(&self.destinations));
         let timeline =
             Timeline::start(options, runtime, destinations, store, publisher.clone(), env.clone(), stop.clone())
                 .await?;

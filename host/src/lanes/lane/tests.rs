@@ -58,6 +58,32 @@ fn what_is_in_flight_never_exceeds_the_limits() {
     assert_eq!(lane.lane.in_flight_messages(), 0);
 }
 
+// LAN-5
+#[test]
+fn limits_that_change_count_what_is_in_flight_already() {
+    let mut lane = lane(2, 1_000);
+    let permits = [lane.claim(600, NOW).unwrap(), lane.claim(400, NOW).unwrap()];
+    lane.lane.set_limits(Some(LaneLimits { messages: 3, bytes: 2_000 }));
+    let third = lane.claim(1_000, NOW).unwrap();
+    assert_eq!(lane.held(NOW), Some(Held::LaneFull));
+    lane.lane.set_limits(None);
+    assert_eq!(lane.claim(1, NOW).unwrap_err(), Held::Capability);
+    lane.lane.set_limits(Some(LaneLimits { messages: 1, bytes: 10 }));
+    for permit in permits {
+        lane.settle(permit, Verdict::Healthy, NOW);
+        assert_eq!(lane.claim(1, NOW).unwrap_err(), Held::LaneFull, "more is in flight than may be");
+    }
+    lane.settle(third, Verdict::Healthy, NOW);
+    assert_eq!((lane.lane.in_flight_messages(), lane.lane.in_flight_bytes()), (0, 0));
+    let permit = lane.claim(1_000, NOW).unwrap();
+    lane.settle(permit, Verdict::Healthy, NOW);
+    let mut ordered = Alone::with(DestinationLane::ordered(LaneLimits { messages: 1, bytes: 1_000 }));
+    ordered.lane.set_limits(Some(LaneLimits { messages: 8, bytes: 1_000 }));
+    let head = ordered.claim(1, NOW).unwrap();
+    assert_eq!(ordered.claim(1, NOW).unwrap_err(), Held::OrderingHead);
+    ordered.settle(head, Verdict::Healthy, NOW);
+}
+
 // LAN-1
 #[test]
 fn a_message_larger_than_the_lane_is_sent_alone() {

@@ -79,3 +79,21 @@ fn an_answer_that_says_nothing_about_whether_it_works_neither_closes_nor_widens(
     attempt(&mut outlet, Verdict::Busy, NOW);
     assert_eq!(outlet.circuit(), Circuit::Closed { failures: 1 });
 }
+
+// LAN-5
+#[test]
+fn what_was_learned_where_the_destination_was_says_nothing_about_where_it_is() {
+    let mut outlet = Outlet::new(POLICY);
+    let before: Vec<Under> = (0..3).map(|_| outlet.begin(NOW).unwrap()).collect();
+    for _ in 0..2 {
+        attempt(&mut outlet, Verdict::Failed, NOW);
+    }
+    outlet.back_off(NOW + Duration::from_secs(60));
+    assert_eq!(outlet.held(NOW), Some(Held::CircuitOpen));
+    outlet.begin_anew();
+    assert_eq!((outlet.held(NOW), outlet.circuit()), (None, Circuit::CLOSED));
+    for under in &before {
+        outlet.end(under, Verdict::Failed, NOW);
+    }
+    assert_eq!((outlet.circuit(), outlet.in_flight), (Circuit::CLOSED, 0));
+}

@@ -45,7 +45,7 @@ fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter
         idle_connections_max: IDLE_CONNECTIONS_MAX,
         idle_timeout: Duration::from_secs(60),
     };
-    let destinations = Destinations::from([(destination.name.clone(), destination.clone())]);
+    let destinations = [destination.clone()].into_iter().collect();
     let tls = client_config("publish.ca_file", None).unwrap();
     HttpAdapter::new(guard, tls, &destinations, limits, Env::system())
 }

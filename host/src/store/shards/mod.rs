@@ -6,6 +6,7 @@
 
 pub(super) mod checkpoints;
 pub(super) mod database_time;
+pub(super) mod destinations;
 pub(super) mod gates;
 pub(super) mod runtimes;
 pub(super) mod withdrawals;

@@ -14,6 +14,7 @@ use crate::store::engine::dialect::Engine;
 use crate::store::engine::schema::{self, Directory, MigrationReport};
 use crate::store::engine::server::{self, DatabaseUrl, Isolation, Server};
 use crate::store::engine::values::values;
+use crate::store::shards::destinations::{self, DestinationRow};
 use crate::store::{LeaseTime, StoreError};
 
 /// What was found where the store should be.
@@ -47,7 +48,12 @@ pub struct Contents {
     pub coverage: CoverageGap,
     /// Counters that say something else than the rows.
     pub miscounts: Vec<Miscount>,
+    /// Destinations that were set while hosts ran.
+    pub destinations: Vec<DestinationRow>,
 }
+
+/// The version of the schema from which on destinations are in it.
+const DESTINATIONS_SINCE: i64 = 18;
 
 /// What a database holds, as far as its schema is there.
 async fn contents(connection: &mut Connection<'_>, schema: &MigrationReport) -> Result<Contents, StoreError> {
@@ -56,7 +62,9 @@ async fn contents(connection: &mut Connection<'_>, schema: &MigrationReport) -> 
     }
     let shards = connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.unsigned(0)?;
     let coverage = coverage::gap(connection).await?;
-    Ok(Contents { shards, coverage, miscounts: counters::miscounts(connection).await? })
+    let destinations =
+        if schema.from < DESTINATIONS_SINCE { Vec::new() } else { destinations::all(connection).await? };
+    Ok(Contents { shards, coverage, miscounts: counters::miscounts(connection).await?, destinations })
 }
 
 /// What a database server says and does.

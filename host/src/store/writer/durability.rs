@@ -39,15 +39,23 @@ pub(in crate::store) struct Hints {
     pub(in crate::store) feed: watch::Sender<u64>,
     /// Changes when a gate was set.
     pub(in crate::store) gates: watch::Sender<u64>,
+    /// Changes when a destination was changed.
+    pub(in crate::store) destinations: watch::Sender<u64>,
 }
 
 impl Hints {
     pub(in crate::store) fn new() -> Self {
-        Self { work: watch::Sender::new(0), feed: watch::Sender::new(0), gates: watch::Sender::new(0) }
+        let [work, feed, gates, destinations] = std::array::from_fn(|_| watch::Sender::new(0));
+        Self { work, feed, gates, destinations }
     }
 
     fn give(&self, changes: Changes) {
-        let concerned = [(changes.work, &self.work), (changes.feed, &self.feed), (changes.gates, &self.gates)];
+        let concerned = [
+            (changes.work, &self.work),
+            (changes.feed, &self.feed),
+            (changes.gates, &self.gates),
+            (changes.destinations, &self.destinations),
+        ];
         for (_, hint) in concerned.into_iter().filter(|(changed, _)| *changed) {
             hint.send_modify(|changes| *changes += 1);
         }
@@ -60,6 +68,7 @@ pub(in crate::store) struct Changes {
     pub(in crate::store) work: bool,
     pub(in crate::store) feed: bool,
     pub(in crate::store) gates: bool,
+    pub(in crate::store) destinations: bool,
 }
 
 /// A transaction that has ended, and the callers that wait for its answer.

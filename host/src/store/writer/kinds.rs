@@ -17,6 +17,7 @@ use crate::store::messages::{Admission, AdmissionRequest, Cancelled, OutcomeReco
 use crate::store::packs::installing::{self, Activation, Chunk, Installation};
 use crate::store::packs::{Activated, Installed};
 use crate::store::shards::checkpoints::{self, CheckpointRequest, CheckpointRow};
+use crate::store::shards::destinations::{self, DestinationChange, DestinationChanged};
 use crate::store::shards::gates::{self, GateChange};
 use crate::store::shards::runtimes::{self, Presence, Runtimes};
 use crate::store::shards::withdrawals::{self, Withdraw};
@@ -208,6 +209,7 @@ kinds! {
     redrives: Redrive(Redrive) => Vec<Redriven>, rows |request| request.ids.len();
     resolutions: Resolve(Resolve) => Resolved;
     gates: SetGate(GateChange) => ();
+    destinations: ChangeDestination(DestinationChange) => DestinationChanged;
     expiries: Expire(Owned<AdmissionRequest>) => Vec<bool>, rows |request| request.items.len();
     admissions: Admit(Owned<AdmissionRequest>) => Vec<Admission>, rows |request| request.items.len();
     claims: Claim(ClaimRequest) => Vec<ClaimedWorkItem>, rows |request| request.rows();
@@ -257,6 +259,7 @@ impl Kinds {
         self.withdrawals.answers = withdrawals::apply(unit, self.withdrawals.requests(afterwards)).await?;
         self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;
+        self.destinations.answers = destinations::apply(unit, self.destinations.requests(afterwards)).await?;
         self.deliveries.answers = materialize::apply(unit, self.deliveries.requests(afterwards)).await?;
         self.claims.answers = claiming::apply(unit, self.claims.requests(afterwards)).await?;
         self.probes.decide(afterwards, |()| Ok(()));

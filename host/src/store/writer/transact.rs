@@ -209,7 +209,13 @@ impl Task {
         let mut unit = Unit::new(connection, sequences, terms, part.lost);
         unit.authority = authority;
         let applied = part.group.apply(&mut unit, afterwards).await;
-        let Unit { mut connection, sequences, authority, work_changed, feed_changed, gates_changed, .. } = unit;
+        let changes = Changes {
+            work: unit.work_changed,
+            feed: unit.feed_changed,
+            gates: unit.gates_changed,
+            destinations: unit.destinations_changed,
+        };
+        let Unit { mut connection, sequences, authority, .. } = unit;
         if let Err(error) = applied {
             return Err(undo(connection, error).await);
         }
@@ -224,7 +230,7 @@ impl Task {
         #[cfg(test)]
         Loss::strike(loss, Loss::AfterCommit)?;
         (link.sequences, link.authority) = (sequences, authority);
-        Ok(Changes { work: work_changed, feed: feed_changed, gates: gates_changed })
+        Ok(changes)
     }
 }
 

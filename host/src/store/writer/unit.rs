@@ -74,6 +74,8 @@ pub(in crate::store) struct Unit<'c> {
     pub(in crate::store) feed_changed: bool,
     /// Whether a gate was set.
     pub(in crate::store) gates_changed: bool,
+    /// Whether a destination was changed.
+    pub(in crate::store) destinations_changed: bool,
     work_items: BTreeMap<(Scope, WorkState), i64>,
     messages: BTreeMap<MessageState, i64>,
 }
@@ -97,6 +99,7 @@ impl<'c> Unit<'c> {
             work_changed: false,
             feed_changed: false,
             gates_changed: false,
+            destinations_changed: false,
             work_items: BTreeMap::new(),
             messages: BTreeMap::new(),
         }

@@ -101,8 +101,7 @@ impl Bench {
             Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
         )
         .unwrap();
-        let destinations =
-            destinations.into_iter().map(|destination| (destination.name.clone(), destination)).collect();
+        let destinations = destinations.into_iter().collect();
         let (schedule, claims) = (Schedule::new(Arc::default(), claims_max), Claims::new(claims_max));
         let seat = seat(PlacesMax { messages: usize::MAX / 2, bytes: u64::MAX / 2 });
         Self {
@@ -560,7 +559,7 @@ fn claims_that_stay_with_nobody_are_in_the_way_of_no_other() {
 fn a_message_that_was_admitted_where_it_stood_is_asked_about_as_if_it_had_been_claimed() {
     let mut bench = Bench::new();
     let expiring = MessageEntry { expire_at: Some(NOW + LATE), ..row(1, 1, 1, MessageState::Scheduled) };
-    bench.apply(&[expiring.clone()]);
+    bench.apply(std::slice::from_ref(&expiring));
     let entry = bench.index.entry(expiring.id).unwrap().unwrap();
     let mut step = bench.index.begin();
     bench.claims.take_over(&mut step, &mut bench.schedule, &entry).unwrap();

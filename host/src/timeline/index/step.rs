@@ -185,6 +185,15 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// From here on lanes are told apart as this number stands for. No message that is in the index would stand in
+    /// another lane for it.
+    pub(in crate::timeline) fn reorder(&mut self, ordering: u64) {
+        if ordering != self.state.ordering {
+            self.state.ordering = ordering;
+            self.record_state();
+        }
+    }
+
     pub(super) fn record_state(&mut self) {
         let value = self.state.write();
         self.database.put(&mut self.batch, Family::Meta, &keys::state(), &value);

@@ -22,7 +22,7 @@ impl Session {
             after = Some(last.id);
             tracing::info!(shard = lease.shard.0, messages = rows.len(), "attempts were left without an outcome");
             let now = self.trusted_time().await?;
-            let (store, destinations) = (&self.parts.store, &self.parts.destinations);
+            let (store, destinations) = (&self.parts.store, &self.parts.destinations.now);
             let rows = recovery::conclude(store, lease, destinations, rows, now).await;
             self.apply(&rows.map_err(End::Store)?, None)?;
         }
@@ -41,7 +41,7 @@ impl Session {
     pub(super) async fn resolve(&mut self, lease: ShardLease, now: Interval) -> Result<(), End> {
         let keys = self.claims.unresolved_ids(recovery::ROWS_MAX as usize);
         let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
-        let (store, destinations) = (&self.parts.store, &self.parts.destinations);
+        let (store, destinations) = (&self.parts.store, &self.parts.destinations.now);
         let concluded = async {
             let rows = store.message_entries(&ids).await?;
             recovery::conclude(store, lease, destinations, rows, now).await

@@ -90,7 +90,7 @@ impl Session {
         let outcomes = !self.settlements.is_empty() || !self.settled.is_empty();
         let asked = self.is_resolve_due(monotonic) || self.is_comparison_due(monotonic);
         let gates = self.gates_from.is_some() || self.parts.gates.has_changed().unwrap_or(false);
-        let control = gates || asked;
+        let control = gates || asked || self.parts.destinations.has_news();
         let feed = (self.arrived.is_some() || !self.pages.is_empty()) && self.takes_new();
         let expiry = may_publish && self.expiry == Look::Now && monotonic >= self.expire_from;
         let due = may_publish && self.due == Look::Now && monotonic >= self.refused_until;
@@ -122,7 +122,9 @@ impl Session {
             (WorkClass::Gc, _) => self.vacate()?,
             (WorkClass::OutcomeAndControl, _) => {
                 let mut records = self.take_settlements()?;
-                records += self.take_gates()?;
+                let gates = self.take_gates()?;
+                // Gates and destinations are both about lanes: a turn does one of them.
+                records += if gates > 0 { gates } else { self.take_destinations()?.min(GATES_MAX) };
                 let monotonic = self.parts.env.clock.monotonic();
                 if self.is_resolve_due(monotonic)
                     && let Ok(time) = self.clock.read(&*self.parts.env.clock)

@@ -5,7 +5,6 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Shard;
-use crate::model::destination::ordering_fingerprint;
 use crate::store::ShardLease;
 use crate::timeline::checkpoint::Refused;
 use crate::timeline::database::{Broken, Database};
@@ -13,7 +12,7 @@ use crate::timeline::index::{Index, Owner, Unusable};
 use crate::timeline::inquiry::INQUIRIES_MAX;
 use crate::timeline::lease::Holding;
 use crate::timeline::quarantine;
-use crate::timeline::session::{Checkpointing, End, Parts, Restored, RestoredFrom, Session};
+use crate::timeline::session::{Checkpointing, End, Followed, Parts, Restored, RestoredFrom, Session};
 use crate::timeline::signals::Signals;
 use crate::timeline::source::{self, Source};
 
@@ -35,8 +34,12 @@ impl Shard {
         stop: &CancellationToken,
     ) -> Result<(Session, Source, mpsc::Sender<source::Page>), End> {
         let feed_end = self.store.feed_end(self.id).await.map_err(End::Store)?;
+        // Lanes are told apart, opened and served by the same ones.
+        let destinations = Followed::begin(self.destinations.clone());
+        let ordering = destinations.now.ordering_fingerprint();
+        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
         let restored = tokio::select! {
-            restored = self.open(lease, feed_end, signals) => restored?,
+            restored = self.open(lease, owner, feed_end, signals) => restored?,
             () = stop.cancelled() => return Err(End::Stopped),
         };
         let from = restored.from;
@@ -52,7 +55,7 @@ impl Shard {
         );
         let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
         let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
-        let parts = self.parts(signals);
+        let parts = self.parts(destinations, signals);
         let mut session = Session::new(parts, held, restored, checkpointing, pages, inquiries, self.wake.clone())?;
         self.inquiries.send_replace(Some(ask));
         // It waits for a clock that can be trusted.
@@ -66,10 +69,10 @@ impl Shard {
         Ok((session, source, pages_in))
     }
 
-    fn parts(&self, signals: &Arc<Signals>) -> Parts {
+    fn parts(&self, destinations: Followed, signals: &Arc<Signals>) -> Parts {
         Parts {
             shard: self.id,
-            destinations: self.destinations.clone(),
+            destinations,
             gates: self.gates.clone(),
             store: self.store.clone(),
             publisher: self.publisher.clone(),
@@ -87,9 +90,7 @@ impl Shard {
         }
     }
 
-    async fn open(&self, lease: ShardLease, feed_end: u64, signals: &Signals) -> Result<Restored, End> {
-        let ordering = ordering_fingerprint(&self.destinations);
-        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
+    async fn open(&self, lease: ShardLease, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Restored, End> {
         let found = || Index::open(&self.path, &self.memory, owner, feed_end);
         // How far the index is that is let go for a checkpoint.
         let mut kept = None;

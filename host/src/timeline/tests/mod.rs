@@ -6,6 +6,7 @@ mod actions;
 mod capacity;
 mod checkpoints;
 mod crash;
+mod destinations;
 mod due;
 mod gates;
 mod lanes;
@@ -35,6 +36,7 @@ use crate::model::time::Timestamp;
 use crate::publish::PublishOptions;
 use crate::secrets::Secrets;
 use crate::store::testing::{Fixture, START, env as env_of};
+use crate::supervise::{DestinationBook, DestinationParts};
 
 /// Nothing takes this long: a test that waits for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -115,7 +117,28 @@ impl World {
             weight: 1,
         };
         adjust(&mut destination);
-        self.destinations.insert(destination.name.clone(), destination);
+        self.destinations.insert(destination);
+    }
+
+    /// The destinations of a runtime: those of the world, and those that the store has.
+    async fn book(&self, secrets: Secrets) -> DestinationBook {
+        let read = |name: &DestinationName, document: &str| {
+            let document = serde_json::from_str(document).map_err(|error| vec![error.to_string()])?;
+            crate::config::destination(
+                name.as_str(),
+                &document,
+                crate::config::InFlightMax { messages: 1_024, bytes: 64 << 20 },
+            )
+        };
+        let parts = DestinationParts {
+            configured: self.destinations.clone(),
+            namespaces: vec![crate::store::testing::namespace()],
+            read: Arc::new(read),
+            advise: Arc::new(|_| None),
+            secrets,
+            store: self.store.clone(),
+        };
+        DestinationBook::open(parts).await.unwrap()
     }
 
     fn now(&self) -> Timestamp {
@@ -127,7 +150,6 @@ impl World {
         let secrets_directory = self.shared.directory.path().join("secrets");
         std::fs::create_dir_all(&secrets_directory).unwrap();
         let env = env_of(&clock);
-        let destinations = Arc::new(self.destinations.clone());
         let options = PublishOptions {
             in_flight_max: self.in_flight_max,
             in_flight_bytes_max: 64 << 20,
@@ -139,8 +161,9 @@ impl World {
             idle_timeout: PATIENCE,
         };
         let secrets = Secrets::open(&secrets_directory, env.clone()).unwrap();
-        let publisher =
-            Publisher::start(options, Arc::clone(&destinations), self.store.clone(), secrets, env.clone()).unwrap();
+        let book = self.book(secrets.clone()).await;
+        let known = book.subscribe().borrow().clone();
+        let publisher = Publisher::start(options, &known, self.store.clone(), secrets, env.clone()).unwrap();
         let options = TimelineOptions {
             directory: self.shared.directory.path().join(folder),
             lease: LEASE,
@@ -160,6 +183,8 @@ impl World {
         let runtime = self.shared.runtime();
         let stop = CancellationToken::new();
         let store = self.store.clone();
+        let destinations = book.subscribe();
+        env::spawn("destinations", book.follow(publisher.clone(), stop.clone()));
         let timeline =
             Timeline::start(options, runtime, destinations, store, publisher.clone(), env, stop.clone()).await.unwrap();
         Running { timeline, publisher, clock, stop }

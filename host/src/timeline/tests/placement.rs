@@ -5,7 +5,7 @@ use crate::model::message::MessageState;
 use crate::store::testing::namespace;
 
 /// A destination of each shard.
-fn names(store: &Store) -> Vec<String> {
+pub(super) fn names(store: &Store) -> Vec<String> {
     let of = |shard: u16| {
         let mut names = (0..).map(|number| format!("to-{number}"));
         names.find(|name| store.shard_of(&namespace(), &name.parse().unwrap()) == ShardId(shard)).unwrap()
@@ -14,7 +14,7 @@ fn names(store: &Store) -> Vec<String> {
 }
 
 /// Lets time pass for both until each looks after so many shards.
-async fn until_shared(first: &Running, second: &Running, shares: [usize; 2]) {
+pub(super) async fn until_shared(first: &Running, second: &Running, shares: [usize; 2]) {
     until(async || {
         first.advance(SECOND / 10);
         second.advance(SECOND / 10);

@@ -12,6 +12,7 @@ mod confirming;
 mod costs;
 mod covering;
 mod destination_lanes;
+mod destinations;
 mod finishing;
 mod generations;
 mod lanes;
