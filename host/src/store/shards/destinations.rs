@@ -10,6 +10,7 @@
 use crate::model::destination::DESTINATIONS_SET_MAX;
 use crate::model::names::DestinationName;
 use crate::model::time::Timestamp;
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::{Connection, Row};
 use crate::store::engine::dialect::Lock;
 use crate::store::engine::statement::{Statement, Text};
@@ -185,7 +186,9 @@ const DELETE: &str = "DELETE FROM destination WHERE name = ? AND version = ?";
 
 /// `state < 4` is what the index `message_open` says, as in the feed.
 static OPEN_SQLITE: Text =
-    Text::new("SELECT seq, destination FROM message WHERE shard = ? AND seq > ? AND state < 4 ORDER BY seq LIMIT ?");
+    Text::new(sql!(
+    "SELECT seq, destination FROM message WHERE shard = ? AND seq > ? AND state < {message_published} ORDER BY seq LIMIT ?"
+));
 
 static OPEN_MYSQL: Text =
     Text::new("SELECT open_seq, destination FROM message WHERE shard = ? AND open_seq > ? ORDER BY open_seq LIMIT ?");
