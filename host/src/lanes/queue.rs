@@ -3,15 +3,16 @@
 //! As long as nobody waits there is no queue, and everybody may take. Once somebody does, whoever takes was *called*
 //! before: from the front, as many as there is room for. One that was called has an allowance, in bytes: a grant for
 //! each time that it comes to the front, by its weight. When that is used up it goes to the back; when there is merely
-//! no room any more, back to the front. So nobody overtakes, however often its own attempts end.
+//! no room any more it keeps its place. So nobody overtakes, however often its own attempts end.
 //!
 //! This is deficit round robin in which a visit may end with a debt instead of a rest, so that the next cost need not
-//! be known, and in which as many visits go on at once as there is room for. Between two visits of one that wants all
-//! the time each of the others has no more than two: the one that it was in, and one after.
+//! be known, and in which as many visits go on at once as there is room for. Places at the back are given when visits
+//! begin: whoever ends its visit sooner gains nothing by it, and of those who want all the time each begins one visit
+//! before any begins its next.
 //!
 //! Whoever leaves forfeits what is left of its allowance, and not its debt.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use super::turn::{MESSAGE_COST_MAX, MESSAGES};
@@ -19,15 +20,21 @@ use super::turn::{MESSAGE_COST_MAX, MESSAGES};
 /// Who waits, and who was called.
 #[derive(Debug)]
 pub struct Queue<K> {
-    waiting: VecDeque<K>,
+    /// By their places.
+    waiting: BTreeMap<u64, K>,
     members: HashMap<K, Member>,
     called: Vec<K>,
+    /// The last place that was given.
+    place: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
     allowance: i64,
     standing: Standing,
+    place: u64,
+    /// Where it stands after the visit that it is in.
+    place_after: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +46,7 @@ enum Standing {
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), members: HashMap::new(), called: Vec::new() }
+        Self { waiting: BTreeMap::new(), members: HashMap::new(), called: Vec::new(), place: 0 }
     }
 }
 
@@ -54,16 +61,20 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         self.waiting.is_empty() || self.standing(who) == Standing::Called
     }
 
-    /// It wants, and may not take: it stands at the back, or, if it was called and there is no room after all, at the
-    /// front again.
+    /// It wants, and may not take: it stands at the back, or, if it was called and there is no room after all, where it
+    /// stood.
     pub fn wait(&mut self, who: K) {
-        let member = self.members.entry(who).or_insert(Member { allowance: 0, standing: Standing::Away });
-        match std::mem::replace(&mut member.standing, Standing::Waiting) {
+        match self.member(who).standing {
             Standing::Waiting => {}
-            Standing::Away => self.waiting.push_back(who),
+            Standing::Away => {
+                let (place, place_after) = (self.next_place(), self.next_place());
+                let member = self.member(who);
+                (member.place, member.place_after) = (place, place_after);
+                self.stand(who);
+            }
             Standing::Called => {
                 self.called.retain(|called| *called != who);
-                self.waiting.push_front(who);
+                self.stand(who);
             }
         }
     }
@@ -77,19 +88,23 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         let mut called = Vec::new();
         let mut in_vain = 0;
         while self.spoken_for() < room
-            && let Some(who) = self.waiting.pop_front()
+            && let Some((_, who)) = self.waiting.pop_first()
         {
             let Some(of_it) = weight(who) else {
                 self.away(who);
                 continue;
             };
-            let member = self.members.get_mut(&who).expect("whoever waits is known");
-            if member.allowance <= 0 {
+            if self.member(who).allowance <= 0 {
+                let place = self.next_place();
+                let member = self.member(who);
                 member.allowance += grant(of_it);
+                member.place_after = place;
             }
+            let member = self.member(who);
             if member.allowance <= 0 {
                 // It still pays for something large.
-                self.waiting.push_back(who);
+                member.place = member.place_after;
+                self.stand(who);
                 in_vain += 1;
                 if in_vain == self.waiting.len() {
                     in_vain = 0;
@@ -105,8 +120,8 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         }
         if self.waiting.is_empty() {
             // There is enough for everybody. What each of them has, or owes, counts when there is not.
-            for who in self.called.drain(..) {
-                self.members.get_mut(&who).expect("whoever was called is known").standing = Standing::Away;
+            for who in std::mem::take(&mut self.called) {
+                self.member(who).standing = Standing::Away;
             }
         }
         called
@@ -122,8 +137,8 @@ impl<K: Copy + Eq + Hash> Queue<K> {
     /// Everybody who waits still pays: grants everybody the rounds in which they would all go on to.
     fn skip_rounds(&mut self, grant_of: &impl Fn(K) -> i64) {
         let owed = |who: &K| (-self.members[who].allowance).div_euclid(grant_of(*who));
-        let rounds = self.waiting.iter().map(owed).min().unwrap_or(0);
-        for who in self.waiting.iter().chain(&self.called) {
+        let rounds = self.waiting.values().map(owed).min().unwrap_or(0);
+        for who in self.waiting.values().chain(&self.called) {
             let member = self.members.get_mut(who).expect("whoever waits, or was called, is known");
             member.allowance += rounds * grant_of(*who);
         }
@@ -134,22 +149,40 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         if self.waiting.is_empty() {
             return true;
         }
-        let member = self.members.entry(who).or_insert(Member { allowance: 0, standing: Standing::Away });
+        let called = self.called.len();
+        let member = self.member(who);
         member.allowance -= i64::try_from(cost.min(MESSAGE_COST_MAX)).expect("a cost is far less than that");
         if member.standing != Standing::Called {
             return false;
         }
-        if member.allowance > 0 && self.called.len() <= room {
+        if member.allowance > 0 && called <= room {
             return true;
         }
-        member.standing = Standing::Waiting;
-        if member.allowance > 0 {
-            self.waiting.push_front(who);
-        } else {
-            self.waiting.push_back(who);
+        if member.allowance <= 0 {
+            member.place = member.place_after;
         }
         self.called.retain(|called| *called != who);
+        self.stand(who);
         false
+    }
+
+    fn member(&mut self, who: K) -> &mut Member {
+        let new = Member { allowance: 0, standing: Standing::Away, place: 0, place_after: 0 };
+        self.members.entry(who).or_insert(new)
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.place += 1;
+        self.place
+    }
+
+    /// It stands in its place.
+    fn stand(&mut self, who: K) {
+        let member = self.member(who);
+        member.standing = Standing::Waiting;
+        let place = member.place;
+        let before = self.waiting.insert(place, who);
+        assert!(before.is_none(), "a place is given once");
     }
 
     /// It wants nothing any more.

@@ -38,7 +38,6 @@ pub(super) struct Claim {
     pub(super) since: Duration,
     certain: Settled,
     settled: mpsc::Sender<Settlement>,
-    /// Free again before its shard hears of its end, so that it may take it anew.
     place: Option<Place>,
     _unsettled: TaskTrackerToken,
 }
@@ -70,14 +69,22 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        drop(self.place.take());
-        send(&self.settled, &self.message, self.certain);
+        send(&self.settled, &self.message, self.certain, self.place.take());
     }
 }
 
 /// Tells a shard what became of a message.
-pub(super) fn send(settled: &mpsc::Sender<Settlement>, message: &ClaimedMessage, result: Settled) {
-    let settlement = Settlement { id: message.id, generation: message.generation, seq: message.seq, result };
+///
+/// The place goes with it: were it free before, the shard could take it for another message of a destination of which
+/// it has not heard yet that it fails.
+pub(super) fn send(
+    settled: &mpsc::Sender<Settlement>,
+    message: &ClaimedMessage,
+    result: Settled,
+    place: Option<Place>,
+) {
+    let ClaimedMessage { id, generation, seq, .. } = *message;
+    let settlement = Settlement { id, generation, seq, result, place };
     match settled.try_send(settlement) {
         // A closed channel is a shard that has ended; its next owner finds the message in SQL.
         Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}

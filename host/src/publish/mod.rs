@@ -103,8 +103,8 @@ pub struct ClaimedMessage {
     pub expire_at: Option<Timestamp>,
 }
 
-/// What became of a [`ClaimedMessage`]; its permits are free again.
-#[derive(Debug, Clone)]
+/// What became of a [`ClaimedMessage`]; its permits are free again, and its place is once its shard has taken this in.
+#[derive(Debug)]
 pub struct Settlement {
     /// The message.
     pub id: MessageId,
@@ -114,6 +114,8 @@ pub struct Settlement {
     pub seq: u64,
     /// What became of it.
     pub result: Settled,
+    /// What it had in flight.
+    pub place: Option<Place>,
 }
 
 /// The ways in which a claimed message can settle.
@@ -276,10 +278,7 @@ impl Publisher {
                     let unsettled = self.unsettled.token();
                     waiting.push(Claim::new((message, place), route, reliance, now, settled, unsettled));
                 }
-                None => {
-                    drop(place);
-                    claim::send(&settled, &message, Settled::NotAdmitted);
-                }
+                None => claim::send(&settled, &message, Settled::NotAdmitted, Some(place)),
             }
         }
         self.engine.line.wait(lease, latest, waiting);

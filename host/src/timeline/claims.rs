@@ -252,7 +252,7 @@ impl Claims {
         now: Timestamp,
     ) -> Settlements {
         let mut sum = Settlements::default();
-        for Settlement { id, generation, seq, result } in settlements {
+        for Settlement { id, generation, seq, result, .. } in settlements {
             let key = ClaimKey { id: *id, generation: *generation, seq: *seq };
             let Some(claim) = self.claims.get_mut(&key) else {
                 tracing::error!(message = %id, "a claim settled twice");

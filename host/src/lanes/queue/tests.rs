@@ -35,7 +35,7 @@ fn total(served: &[usize], who: usize) -> usize {
 
 // DRR-3
 #[test]
-fn between_two_turns_of_one_each_other_has_no_more_than_two() {
+fn between_two_services_of_one_each_other_has_no_more_than_three() {
     for keys in [2, 3, 20] {
         let served = serve(&mut Queue::default(), &vec![1; keys], 5_000, |_| 256);
         for who in 0..keys {
@@ -45,7 +45,8 @@ fn between_two_turns_of_one_each_other_has_no_more_than_two() {
                     others.fill(0);
                 } else {
                     others[*other] += 1;
-                    assert!(others[*other] <= 2, "{who} of {keys} waits for {other}");
+                    // Its last visit, its next, and one that began while the other was called and had not taken.
+                    assert!(others[*other] <= 3, "{who} of {keys} waits for {other}");
                 }
             }
         }
@@ -56,14 +57,13 @@ fn between_two_turns_of_one_each_other_has_no_more_than_two() {
 #[test]
 fn shares_are_by_weight_and_by_bytes() {
     let served = serve(&mut Queue::default(), &[8, 1, 1], 10_000, |_| 256);
-    assert!(total(&served, 0).abs_diff(8_000) <= 250, "{}", total(&served, 0));
+    assert!(total(&served, 0).abs_diff(8_000) <= 10, "{}", total(&served, 0));
     // One of them sends what is hundreds of times as large.
     let cost = |who: usize| if who == 2 { 64 << 10 } else { 256 };
     let served = serve(&mut Queue::default(), &[1, 1, 1], 10_000, cost);
     let bytes = |who: usize| total(&served, who) as u64 * cost(who);
-    assert!(bytes(2).abs_diff(bytes(0)) <= 3 * (64 << 10), "{} and {}", bytes(2), bytes(0));
-    // Two are visited at once at the most: neither is more than a visit of each ahead.
-    assert!(bytes(0).abs_diff(bytes(1)) <= 2 * MESSAGES.quantum, "{} and {}", bytes(0), bytes(1));
+    assert!(bytes(2).abs_diff(bytes(0)) <= 2 * (64 << 10), "{} and {}", bytes(2), bytes(0));
+    assert!(bytes(0).abs_diff(bytes(1)) <= 2 * 256);
 }
 
 // DRR-2

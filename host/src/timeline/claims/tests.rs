@@ -165,12 +165,11 @@ impl Bench {
     fn settle_id(&mut self, id: MessageId, generation: u32, result: Settled) -> Settlements {
         let of_it = self.claims.claims.keys().filter(|key| (key.id, key.generation) == (id, generation));
         let seq = of_it.map(|key| key.seq).min().unwrap();
-        self.settle_one(Settlement { id, generation, seq, result })
+        let place = self.places.remove(&ClaimKey { id, generation, seq });
+        self.settle_one(Settlement { id, generation, seq, result, place })
     }
 
     fn settle_one(&mut self, settlement: Settlement) -> Settlements {
-        let Settlement { id, generation, seq, .. } = settlement;
-        self.places.remove(&ClaimKey { id, generation, seq });
         let mut step = self.index.begin();
         let sum = self.claims.settle(&mut step, &mut self.schedule, &[settlement], NOW);
         self.schedule.refresh(&mut step, NOW);

@@ -118,7 +118,8 @@ fn every_tenant_of_a_destination_that_has_what_it_may_comes_to_its_turn() {
         }
         all.rounds(2_000, LIMIT, settled_max);
         let longest = all.longest.iter().max().unwrap();
-        assert!(*longest <= 2 * TENANTS, "{settled_max}: {longest} others before one; {:?}", all.longest);
+        // Two turns each in the queue, and where there is enough for all again one in the ring.
+        assert!(*longest <= 3 * TENANTS, "{settled_max}: {longest} others before one; {:?}", all.longest);
         let (least, most) = (all.served.iter().min().unwrap(), all.served.iter().max().unwrap());
         assert!(*most <= *least + *least / 2, "{settled_max}: {:?}", all.served);
     }
