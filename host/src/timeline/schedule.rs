@@ -33,7 +33,7 @@ use crate::lanes::{
     ThreeLevelDrr, Turn, TurnLimits, Verdict,
 };
 use crate::model::destination::{Destinations, LaneLimits, terms_of};
-use crate::model::destination_lane::{Gate, LaneName};
+use crate::model::destination_lane::LaneName;
 use crate::model::message::MessageEntry;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -420,37 +420,6 @@ impl Schedule {
         self.drr.set_group_weight(name.namespace.clone(), of_namespace);
         self.drr.set_family_weight(&name.namespace, outlet, weight);
         self.drr.add(outlet, number);
-    }
-
-    /// Gates that were set: those of lanes that are met from now on.
-    pub(super) fn set_gates(&mut self, gates: Arc<Gates>) {
-        self.gates = gates;
-    }
-
-    /// Has the gates of `lanes_max` lanes from number `from` on be as they were set. Says how many it looked at, and
-    /// where to go on, if there are more.
-    pub(super) fn take_gates(
-        &mut self,
-        step: &mut Step<'_>,
-        from: LaneNumber,
-        lanes_max: usize,
-    ) -> (usize, Option<LaneNumber>) {
-        let mut looked = 0;
-        for (number, lane) in (from.0..).map(LaneNumber).zip(self.lanes.iter_mut().skip(from.0 as usize)) {
-            if looked == lanes_max {
-                return (looked, Some(number));
-            }
-            looked += 1;
-            let gate = self.gates.of(&step.lane(number).name);
-            if lane.gate() != gate {
-                if lane.gate() == Gate::Open {
-                    self.outlets.shuts(self.outlet_of[number.0 as usize]);
-                }
-                lane.set_gate(gate);
-                step.touch(number);
-            }
-        }
-        (looked, None)
     }
 
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.

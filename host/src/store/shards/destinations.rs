@@ -185,8 +185,7 @@ const UPDATE: &str =
 const DELETE: &str = "DELETE FROM destination WHERE name = ? AND version = ?";
 
 /// `state < 4` is what the index `message_open` says, as in the feed.
-static OPEN_SQLITE: Text =
-    Text::new(sql!(
+static OPEN_SQLITE: Text = Text::new(sql!(
     "SELECT seq, destination FROM message WHERE shard = ? AND seq > ? AND state < {message_published} ORDER BY seq LIMIT ?"
 ));
 

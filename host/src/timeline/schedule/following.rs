@@ -1,4 +1,4 @@
-//! Destinations that change while a shard is owned: what its lanes may do from then on.
+//! Destinations and gates that change while a shard is owned: what its lanes may do from then on.
 //!
 //! What is in flight counts on. Of a lane whose destination is gone nothing is claimed any more; of one whose
 //! destination has come, what waited is. Which messages stand in which line is not decided here: where that changes,
@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::{CIRCUIT, LaneNumber, Schedule, Step};
 use crate::lanes::CircuitPolicy;
 use crate::model::destination::{Destination, Destinations, Terms};
-use crate::model::destination_lane::Ordering;
+use crate::model::destination_lane::{Gate, Ordering};
 use crate::model::time::Timestamp;
+use crate::timeline::gates::Gates;
 use crate::timeline::index::Lane;
 
 /// The share of a lane whose destination nobody can call; it is never served.
@@ -64,5 +65,36 @@ impl Schedule {
             self.drr.set_family_weight(&name.namespace, outlet, weight);
             step.touch(*number);
         }
+    }
+
+    /// Gates that were set: those of lanes that are met from now on.
+    pub(in crate::timeline) fn set_gates(&mut self, gates: Arc<Gates>) {
+        self.gates = gates;
+    }
+
+    /// Has the gates of `lanes_max` lanes from number `from` on be as they were set. Says how many it looked at, and
+    /// where to go on, if there are more.
+    pub(in crate::timeline) fn take_gates(
+        &mut self,
+        step: &mut Step<'_>,
+        from: LaneNumber,
+        lanes_max: usize,
+    ) -> (usize, Option<LaneNumber>) {
+        let mut looked = 0;
+        for (number, lane) in (from.0..).map(LaneNumber).zip(self.lanes.iter_mut().skip(from.0 as usize)) {
+            if looked == lanes_max {
+                return (looked, Some(number));
+            }
+            looked += 1;
+            let gate = self.gates.of(&step.lane(number).name);
+            if lane.gate() != gate {
+                if lane.gate() == Gate::Open {
+                    self.outlets.shuts(self.outlet_of[number.0 as usize]);
+                }
+                lane.set_gate(gate);
+                step.touch(number);
+            }
+        }
+        (looked, None)
     }
 }
