@@ -167,7 +167,6 @@ const VERSION: &str = "SELECT version FROM destination_head WHERE id = 1";
 
 static LOCK_HEAD: Statement = Statement::lock(
     "(id)",
-    1,
     "SELECT destination_head.version FROM wanted CROSS JOIN destination_head ON destination_head.id = wanted.id",
     Lock::Update,
 );
