@@ -192,7 +192,7 @@ fn of_destinations() -> Vec<Operation> {
                 json!({"type": "boolean", "default": false}),
             )
             .answers::<wire::DestinationSet>("As it is now.")
-            .fails(&[codes::CONFIGURED, codes::MESSAGES_WAIT, codes::CHANGED_MEANWHILE])
+            .fails(&[codes::NOT_FOUND, codes::CONFIGURED, codes::MESSAGES_WAIT, codes::CHANGED_MEANWHILE])
             .fails(&[codes::TOO_LARGE, codes::NOT_SERVING])
             .fails(codes::OF_THE_STORE)
             .fails(codes::OF_CHANGES)
@@ -218,7 +218,7 @@ fn of_destinations() -> Vec<Operation> {
             .with(
                 "pending",
                 "What becomes of its pending messages. Without this, it is removed only if there are none.",
-                json!({"type": "string", "enum": ["wait"]}),
+                json!({"type": "string", "const": "wait"}),
             )
             .answers::<wire::DestinationRemoved>("It is called no more.")
             .fails(&[codes::NOT_FOUND, codes::CONFIGURED, codes::MESSAGES_WAIT, codes::CHANGED_MEANWHILE])

@@ -17,7 +17,7 @@ async fn destinations_are_asked_for_by_their_names_once_the_host_serves() {
     assert!(put("/api/v1/destinations/Big", "{}").await.starts_with("400"));
     assert!(put("/api/v1/destinations/crm", "[]").await.starts_with("400"));
     assert!(put("/api/v1/destinations/crm", "{").await.starts_with("400"));
-    assert!(put("/api/v1/destinations/crm?versoin=1", "{}").await.contains("`versoin` is not known"));
+    assert!(put("/api/v1/destinations/crm?versoin=1", "{}").await.contains("unknown parameter `versoin`"));
     assert!(put("/api/v1/destinations/crm?version=-1", "{}").await.contains("`version`"));
     let large = format!("{{\"url\":\"{}\"}}", "a".repeat(20_000));
     assert!(put("/api/v1/destinations/crm", &large).await.starts_with("413"));
