@@ -218,7 +218,7 @@ fn of_destinations() -> Vec<Operation> {
             .with(
                 "pending",
                 "What becomes of its pending messages. Without this, it is removed only if there are none.",
-                json!({"type": "string", "const": "wait"}),
+                json!({"type": "string", "enum": ["wait"]}),
             )
             .answers::<wire::DestinationRemoved>("It is called no more.")
             .fails(&[codes::NOT_FOUND, codes::CONFIGURED, codes::MESSAGES_WAIT, codes::CHANGED_MEANWHILE])

@@ -32,7 +32,7 @@ fn with_ids(path: &str) -> String {
     let of = |kind: &str| format!("{kind}_{id}");
     let kind = [("events/", "evt"), ("work-items/", "wi"), ("messages/", "msg")];
     let kind = kind.into_iter().find(|(part, _)| path.contains(part)).map_or("", |(_, kind)| kind);
-    path.replace("{id}", &of(kind)).replace("{pack}", "nobody").replace("{shard}", "7777").replace("{name}", "nowhere")
+    path.replace("{id}", &of(kind)).replace("{pack}", "nobody").replace("{name}", "nobody").replace("{shard}", "7777")
 }
 
 #[tokio::test]
@@ -78,7 +78,9 @@ async fn the_parameters_that_are_described_are_known_and_their_bounds_hold() {
             assert!(!wrong.contains("unknown parameter"), "{method} {path}?{name}: {wrong}");
             for word in parameter["schema"]["enum"].as_array().into_iter().flatten() {
                 let answer = ask(word.as_str().unwrap()).await;
-                assert_eq!(answer.status, 200, "{path}?{name}={word}: {}", shown(&answer));
+                // Before the host serves, it answers only what the store alone can answer.
+                let expected = if method == "GET" { 200 } else { 503 };
+                assert_eq!(answer.status, expected, "{method} {path}?{name}={word}: {}", shown(&answer));
             }
             for bound in ["minimum", "maximum"] {
                 let Some(bound) = parameter["schema"][bound].as_u64().filter(|_| name == "limit") else { continue };
@@ -112,8 +114,8 @@ fn every_operation_has_a_name_of_its_own_its_answers_and_its_errors() {
         if path.contains('{') {
             assert!(responses.contains_key("404"), "{name}: what is named may not be there");
         }
-        let has_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH");
-        assert!(has_body || operation["requestBody"].is_null(), "{name}");
+        let takes_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH");
+        assert!(takes_body || operation["requestBody"].is_null(), "{name}");
     }
 }
 
