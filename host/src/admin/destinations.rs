@@ -47,7 +47,7 @@ pub(super) async fn put(
     parameters: Parameters,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<wire::DestinationSet>, ApiError> {
-    set(&parts, name, parameters, read(body)?, |_, wished| wished).await
+    set(&parts, name, parameters, body, |_, wished| wished).await
 }
 
 /// Has the keys of the body be as it says, and the others as they were; a key that is null is as if it were not set.
@@ -57,7 +57,7 @@ pub(super) async fn patch(
     parameters: Parameters,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<wire::DestinationSet>, ApiError> {
-    set(&parts, name, parameters, read(body)?, |mut document, wished| {
+    set(&parts, name, parameters, body, |mut document, wished| {
         for (key, value) in wished {
             match value {
                 Value::Null => document.remove(&key),
@@ -73,12 +73,13 @@ async fn set(
     parts: &AdminParts,
     name: DestinationName,
     mut parameters: Parameters,
-    wished: Document,
+    body: Result<Bytes, BytesRejection>,
     onto: impl FnOnce(Document, Document) -> Document,
 ) -> Result<Json<wire::DestinationSet>, ApiError> {
     let version: Option<u64> = parameters.take("version")?;
     let reorder: bool = parameters.take("reorder")?.unwrap_or(false);
     parameters.finish()?;
+    let wished: Document = read(body)?;
     let (book, publisher) = serving(parts)?;
     if book.is_configured(&name) {
         return Err(ApiError::Configured(name.to_string()));
