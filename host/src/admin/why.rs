@@ -97,7 +97,7 @@ async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> 
 
 /// What this host itself lacks for a message whose attempts fail, so that nobody looks for it at the destination.
 fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<String> {
-    if !matches!(held, Held::CircuitOpen | Held::RetryBackoff | Held::LaneFull | Held::Fairness) {
+    if !matches!(held, Held::CircuitOpen | Held::RetryBackoff | Held::LaneFull | Held::Capacity | Held::Fairness) {
         return None;
     }
     match &*parts.stage.borrow() {

@@ -28,6 +28,11 @@ struct Setting {
 
 impl Setting {
     async fn start() -> anyhow::Result<Self> {
+        Self::start_with("failures_max = 3").await
+    }
+
+    /// An event is given up after as many failures.
+    async fn start_with(failures_max: &str) -> anyhow::Result<Self> {
         let provider = HubSpot::start().await?;
         let sink = Arc::new(Sink::start().await?);
         let crm = destination("crm", sink.address(), "retry_initial_ms = 50");
@@ -35,6 +40,9 @@ impl Setting {
         let mut world = World::prepare_over(sink, &["hubspot", "hostile"], &settings)?;
         write_secret(&world.site.host.secrets.join("hubspot"), hubspot::SECRET)?;
         write_secret(&world.site.host.secrets.join("hubspot.pack/token"), hubspot::TOKEN)?;
+        let usual = std::fs::read_to_string(&world.site.host.config)?;
+        assert!(usual.contains("failures_max = 3"), "{usual}");
+        std::fs::write(&world.site.host.config, usual.replace("failures_max = 3", failures_max))?;
         world.restart().await?;
         Ok(Self { world, provider })
     }
@@ -152,7 +160,8 @@ async fn a_contact_that_spoils_the_call_fails_its_own_event_only() -> anyhow::Re
 // GST-2: one bad key fails its events only, where the provider may be down as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_contact_that_the_provider_fails_over_fails_its_own_event_only_and_is_tried_again() -> anyhow::Result<()> {
-    let setting = Setting::start().await?;
+    // However long the others take, this one is tried until it is mended.
+    let setting = Setting::start_with("failures_max = 1_000").await?;
     setting.provider.behave(Behaviour { crashing: BTreeSet::from([13]), ..Behaviour::default() });
     let changes: Vec<Value> = (1..=30).map(|contact| change(contact, contact, NOW)).collect();
     let events = setting.deliver(&changes).await?;

@@ -459,7 +459,8 @@ fn no_order_of_claims_admissions_outcomes_commands_and_crashes_breaks_a_promise(
     let mut ends = HashSet::new();
     for uncertain in POLICIES {
         for commands in COMMANDS {
-            for expires in [false, true] {
+            // An expiry and two commands at once are more worlds, and no more cases.
+            for expires in [false, true].into_iter().take(if commands.is_empty() { 2 } else { 1 }) {
                 let plan = Plan { uncertain, commands, expires, flaw: None };
                 let seen = explore(plan).unwrap_or_else(|what| panic!("{uncertain:?}, {commands:?}: {what}"));
                 assert_eq!(seen.stuck, 0, "{uncertain:?}, {commands:?}");
