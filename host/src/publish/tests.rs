@@ -383,10 +383,18 @@ async fn looks_before_expiry(body: &'static [u8]) -> usize {
 // TL-3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_time_ends_before_it_is_on_the_wire_is_not_sent() {
-    let looks = looks_before_expiry(b"{}").await;
+    // A connection may ask once more than it must: the fewest of a few runs are those that it must.
+    let fewest = async |body: &'static [u8]| {
+        let mut fewest = usize::MAX;
+        for _ in 0..3 {
+            fewest = fewest.min(looks_before_expiry(body).await);
+        }
+        fewest
+    };
+    let looks = fewest(b"{}").await;
     assert!(looks >= 3, "when the bodies have come, before the call, and before it is written: {looks}");
     // A body of nothing is not asked for, but all the same it is looked before it is written.
-    let of_nothing = looks_before_expiry(b"").await;
+    let of_nothing = fewest(b"").await;
     assert!(of_nothing >= looks, "{of_nothing} looks, {looks} with a body");
 }
 
