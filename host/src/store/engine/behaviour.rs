@@ -15,6 +15,7 @@ use sqlx::mysql::MySqlConnection;
 
 use super::connection::Connection;
 use super::dialect::Engine;
+use super::row::Column;
 use super::values::values;
 use crate::env;
 use crate::store::StoreError;
@@ -66,7 +67,7 @@ pub(in crate::store) async fn prove(
     let second = Connection::MySql { connection: second, engine: UNPROVED };
     let packet_bytes = check_packet(&mut first, packet_bytes_min).await?;
     // Its own for every start: others may watch at the same time.
-    let number: i64 = first.fetch_one("SELECT CONNECTION_ID()", values![]).await?.value::<u64>(0)?.cast_signed();
+    let SessionNumber(number) = first.read_one("SELECT CONNECTION_ID()", values![]).await?;
     let mut watch = Watch { first, second, row: format!("proof-{number}") };
     let sleeper = match idle {
         Some(connection) => Sleeper::begin(Connection::MySql { connection, engine: UNPROVED }, number).await?,
@@ -81,6 +82,17 @@ pub(in crate::store) async fn prove(
         None => None,
     };
     Ok(Proved { engine, packet_bytes, idle_timeout })
+}
+
+/// The server's number for a session.
+struct SessionNumber(i64);
+
+impl Column for SessionNumber {
+    type Stored<'r> = u64;
+
+    fn of_stored(stored: u64) -> Result<Self, sqlx::Error> {
+        Ok(Self(stored.cast_signed()))
+    }
 }
 
 impl Sleeper {
@@ -113,7 +125,7 @@ impl Sleeper {
 
 async fn check_packet(connection: &mut Connection<'_>, bytes_min: u64) -> Result<u64, StoreError> {
     let text = "SELECT CAST(@@max_allowed_packet AS SIGNED)";
-    let bytes = connection.fetch_one(text, values![]).await?.unsigned(0)?;
+    let bytes = connection.read_one(text, values![]).await?;
     if bytes >= bytes_min {
         return Ok(bytes);
     }
@@ -199,7 +211,7 @@ impl<'c> Watch<'c> {
     async fn last(&mut self, session: Session, lock: &'static str) -> Result<i64, sqlx::Error> {
         let text = format!("SELECT last FROM sequence WHERE name = ?{lock}");
         let values = values![self.row.as_str()];
-        self.session(session).fetch_one(&text, values).await?.value(0)
+        self.session(session).read_one(&text, values).await
     }
 
     fn session(&mut self, session: Session) -> &mut Connection<'c> {

@@ -1,27 +1,47 @@
-//! The codes that states and kinds have in columns, and the words that statements say instead of them.
+//! The codes of states and kinds in columns, and the words for them in statements.
 //!
-//! [`sql!`] writes `state = {ready}` as `state = 1` when the program is compiled. A word that is not in the table does
+//! [`sql!`] writes `state = {ready}` as `state = 1` when the program is compiled. A word that is not in the tables does
 //! not compile.
 
+use super::row::{Column, damaged};
+use super::values::Value;
 use crate::model::lane::LaneKind;
 use crate::model::message::MessageState;
 use crate::model::queue::QueueClass;
 use crate::model::work_item::{WorkState, WorkType};
 
-/// Defines for each type its code, the way back, and the word that stands for the code in statements.
+/// A type with a code for each of its values.
+pub(in crate::store) trait Coded {
+    /// The code of a value.
+    fn code(self) -> i64;
+}
+
+/// Defines for each type how it is written and read, and the words that stand for its codes in statements.
 macro_rules! codes {
-    ($($type:ident, $code:ident, $of_code:ident { $($variant:ident, $word:literal = $number:literal;)+ })+) => {
+    ($($type:ident, $noun:literal { $($variant:ident, $word:literal = $number:literal;)+ })+) => {
         $(
-            pub(in crate::store) const fn $code(value: $type) -> i64 {
-                match value {
-                    $($type::$variant => $number,)+
+            impl Coded for $type {
+                fn code(self) -> i64 {
+                    match self {
+                        $($type::$variant => $number,)+
+                    }
                 }
             }
 
-            pub(in crate::store) const fn $of_code(code: i64) -> Option<$type> {
-                match code {
-                    $($number => Some($type::$variant),)+
-                    _ => None,
+            impl From<$type> for Value {
+                fn from(value: $type) -> Self {
+                    Value::Integer(value.code())
+                }
+            }
+
+            impl Column for $type {
+                type Stored<'r> = i64;
+
+                fn of_stored(code: i64) -> Result<Self, sqlx::Error> {
+                    match code {
+                        $($number => Ok($type::$variant),)+
+                        _ => Err(damaged($noun, code)),
+                    }
                 }
             }
         )+
@@ -31,7 +51,7 @@ macro_rules! codes {
 }
 
 codes! {
-    WorkState, work_state_code, work_state {
+    WorkState, "work item state" {
         Blocked, "blocked" = 0;
         Ready, "ready" = 1;
         Delayed, "delayed" = 2;
@@ -39,21 +59,21 @@ codes! {
         Done, "done" = 4;
         Dead, "dead" = 5;
     }
-    WorkType, work_type_code, work_type {
+    WorkType, "work type" {
         ConnectorEvent, "connector_event" = 1;
         WorkflowActionApply, "workflow_action_apply" = 2;
     }
-    QueueClass, queue_class_code, queue_class {
+    QueueClass, "queue class" {
         Interactive, "interactive" = 0;
         Default, "default" = 1;
         Bulk, "bulk" = 2;
     }
-    LaneKind, lane_kind_code, lane_kind {
+    LaneKind, "kind of lane" {
         Source, "source_lane" = 1;
         Delivery, "delivery_lane" = 2;
         Projection, "projection_lane" = 3;
     }
-    MessageState, message_state_code, message_state {
+    MessageState, "message state" {
         Scheduled, "message_scheduled" = 0;
         Publishing, "message_publishing" = 1;
         RetryWait, "message_retry_wait" = 2;
@@ -66,14 +86,17 @@ codes! {
     }
 }
 
-/// Words for several codes, as a list. Partial indexes are found by these very texts.
-const LISTS: &[(&str, &str)] = &[
+/// Words for longer texts. Partial indexes are found by these very texts.
+const PHRASES: &[(&str, &str)] = &[
     // The states in which a WorkItem is claimed, now or later.
     ("claimable", "1, 2, 3"),
     ("any_work_type", "1, 2"),
     ("any_class", "0, 1, 2"),
     // The states of a message that an operator has to look at.
     ("message_troubled", "3, 7"),
+    // The ordinals of an Event's WorkItems (`materialize`): of the one that its delivery brought, and of all types.
+    ("delivered_item", "event.ordinal * 16 + 1"),
+    ("items_of_event", "event.ordinal * 16 AND event.ordinal * 16 + 15"),
 ];
 
 /// A statement with its words replaced by codes.
@@ -145,7 +168,7 @@ const fn end_of_word(written: &[u8], at: usize) -> usize {
 
 /// The code of the word from `start` to `end`.
 const fn code_of(written: &[u8], start: usize, end: usize) -> &'static str {
-    let tables = [CODES, LISTS];
+    let tables = [CODES, PHRASES];
     let mut table = 0;
     while table < tables.len() {
         let mut row = 0;
@@ -179,41 +202,43 @@ const fn is_word(written: &[u8], start: usize, end: usize, word: &[u8]) -> bool 
 mod tests {
     use super::*;
 
-    fn listed(codes: impl IntoIterator<Item = i64>) -> String {
-        codes.into_iter().map(|code| code.to_string()).collect::<Vec<_>>().join(", ")
+    fn listed<T: Coded>(values: impl IntoIterator<Item = T>) -> String {
+        values.into_iter().map(|value| value.code().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    fn read<T: for<'r> Column<Stored<'r> = i64>>(code: i64) -> Option<T> {
+        T::of_stored(code).ok()
     }
 
     #[test]
     fn codes_read_back() {
         for state in WorkState::ALL {
-            assert_eq!(work_state(work_state_code(state)), Some(state));
+            assert_eq!(read(state.code()), Some(state));
         }
         for class in QueueClass::ALL {
-            assert_eq!(queue_class(queue_class_code(class)), Some(class));
+            assert_eq!(read(class.code()), Some(class));
         }
         for state in MessageState::ALL {
-            assert_eq!(message_state(message_state_code(state)), Some(state));
+            assert_eq!(read(state.code()), Some(state));
         }
-        assert_eq!((work_state(6), queue_class(3), message_state(9)), (None, None, None));
-        assert_eq!((work_type(0), work_type(3), lane_kind(0), lane_kind(4)), (None, None, None, None));
+        assert_eq!((read::<WorkState>(6), read::<QueueClass>(3), read::<MessageState>(9)), (None, None, None));
+        assert_eq!((read::<WorkType>(0), read::<WorkType>(3)), (None, None));
+        assert_eq!((read::<LaneKind>(0), read::<LaneKind>(4)), (None, None));
     }
 
     #[test]
     fn a_statement_says_words_and_the_database_reads_codes() {
         assert_eq!(sql!("state = {ready} AND x < {message_handed_off}"), "state = 1 AND x < 8");
         assert_eq!(sql!("no words"), "no words");
-        let states = [WorkState::Ready, WorkState::Delayed, WorkState::Processing];
-        assert_eq!(sql!("{claimable}"), listed(states.map(work_state_code)));
-        let types = [WorkType::ConnectorEvent, WorkType::WorkflowActionApply];
-        assert_eq!(sql!("{any_work_type}"), listed(types.map(work_type_code)));
-        assert_eq!(sql!("{any_class}"), listed(QueueClass::ALL.map(queue_class_code)));
-        let troubled = [MessageState::Uncertain, MessageState::Dead];
-        assert_eq!(sql!("{message_troubled}"), listed(troubled.map(message_state_code)));
+        assert_eq!(sql!("{claimable}"), listed([WorkState::Ready, WorkState::Delayed, WorkState::Processing]));
+        assert_eq!(sql!("{any_work_type}"), listed([WorkType::ConnectorEvent, WorkType::WorkflowActionApply]));
+        assert_eq!(sql!("{any_class}"), listed(QueueClass::ALL));
+        assert_eq!(sql!("{message_troubled}"), listed([MessageState::Uncertain, MessageState::Dead]));
     }
 
     #[test]
     fn no_two_codes_have_the_same_word() {
-        let mut words: Vec<&str> = CODES.iter().chain(LISTS).map(|(word, _)| *word).collect();
+        let mut words: Vec<&str> = CODES.iter().chain(PHRASES).map(|(word, _)| *word).collect();
         words.sort_unstable();
         assert!(words.windows(2).all(|pair| pair[0] != pair[1]), "{words:?}");
     }

@@ -1,11 +1,12 @@
-//! A connection to either engine, and the rows that it gives.
+//! A connection to either engine.
 
 use futures_util::TryStreamExt as _;
-use sqlx::mysql::{MySqlConnection, MySqlRow};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, Decode, Either, Executor as _, MySql, Row as _, Sqlite, Type};
+use sqlx::mysql::MySqlConnection;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Either, Executor as _};
 
 use super::dialect::Engine;
+use super::row::{FromColumns, Row};
 use super::values::{Values, values};
 use crate::model::time::Timestamp;
 use crate::store::LeaseTime;
@@ -183,6 +184,33 @@ impl Connection<'_> {
         Ok(self.fetch_all(text, values).await?.into_iter().next())
     }
 
+    /// Reads all rows that a statement gives, each as one value.
+    pub(in crate::store) async fn read_all<T: FromColumns>(
+        &mut self,
+        text: &str,
+        values: Values,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        self.fetch_all(text, values).await?.iter().map(Row::read).collect()
+    }
+
+    /// Reads the first row that a statement gives, if it gives any, as one value.
+    pub(in crate::store) async fn read_optional<T: FromColumns>(
+        &mut self,
+        text: &str,
+        values: Values,
+    ) -> Result<Option<T>, sqlx::Error> {
+        self.fetch_optional(text, values).await?.as_ref().map(Row::read).transpose()
+    }
+
+    /// Reads the first row that a statement gives as one value.
+    pub(in crate::store) async fn read_one<T: FromColumns>(
+        &mut self,
+        text: &str,
+        values: Values,
+    ) -> Result<T, sqlx::Error> {
+        self.read_optional(text, values).await?.ok_or(sqlx::Error::RowNotFound)
+    }
+
     /// What each of these statements gives: the embedded database is asked for all of them at once.
     async fn ask(&mut self, statements: Vec<(&str, Values)>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut outcomes = Vec::with_capacity(statements.len());
@@ -210,11 +238,6 @@ impl Connection<'_> {
         }
         Ok(outcomes)
     }
-
-    /// Reads the one row that a statement gives.
-    pub(in crate::store) async fn fetch_one(&mut self, text: &str, values: Values) -> Result<Row, sqlx::Error> {
-        self.fetch_optional(text, values).await?.ok_or(sqlx::Error::RowNotFound)
-    }
 }
 
 /// Asks the embedded database all of it at once. `outcomes` gets one for each statement that comes to its end.
@@ -235,30 +258,6 @@ async fn ask(connection: &mut SqliteConnection, all: Deferred, outcomes: &mut Ve
     Ok(())
 }
 
-/// A row that either engine gave.
-pub(in crate::store) enum Row {
-    Sqlite(SqliteRow),
-    MySql(MySqlRow),
-}
-
-/// A value that both drivers read from a column.
-pub(in crate::store) trait Column<'r>:
-    Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, MySql> + Type<MySql>
-{
-}
-
-impl<'r, T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, MySql> + Type<MySql>> Column<'r> for T {}
-
-impl Row {
-    /// The value of a column, by its place.
-    pub(in crate::store) fn value<'r, T: Column<'r>>(&'r self, index: usize) -> Result<T, sqlx::Error> {
-        match self {
-            Row::Sqlite(row) => row.try_get(index),
-            Row::MySql(row) => row.try_get(index),
-        }
-    }
-}
-
 /// What the database's clock says, in milliseconds.
 const DATABASE_NOW: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
@@ -269,9 +268,6 @@ pub(in crate::store) async fn database_now(
 ) -> Result<Option<Timestamp>, sqlx::Error> {
     match (connection.engine(), lease_time) {
         (Engine::Sqlite, _) | (_, LeaseTime::Runtime) => Ok(None),
-        (Engine::MySql { .. }, LeaseTime::Database) => {
-            let row = connection.fetch_one(DATABASE_NOW, values![]).await?;
-            Ok(Some(row.time(0)?))
-        }
+        (Engine::MySql { .. }, LeaseTime::Database) => connection.read_one(DATABASE_NOW, values![]).await.map(Some),
     }
 }

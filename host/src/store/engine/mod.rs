@@ -5,8 +5,11 @@
 pub(super) mod codes;
 pub(super) mod connection;
 pub(super) mod dialect;
+pub(super) mod row;
 pub(super) mod statement;
 pub(super) mod values;
+
+mod headers;
 
 pub(super) mod behaviour;
 pub(super) mod file_identity;

@@ -56,17 +56,14 @@ impl Sequences {
         let text = "SELECT (SELECT max(ordinal) FROM receipt), (SELECT max(ordinal) FROM event), \
                     (SELECT max(id) FROM lane), (SELECT max(ordinal) FROM message), \
                     (SELECT max(0, (15 - min(ordinal)) / 16) FROM work_item)";
-        let row = connection.fetch_one(text, values![]).await?;
-        let range = |index| {
-            let last = row.value::<Option<i64>>(index)?.unwrap_or(0);
-            Ok::<_, sqlx::Error>(Range { last, end: i64::MAX })
-        };
+        let after = |last: Option<i64>| Range { last: last.unwrap_or(0), end: i64::MAX };
+        let ((receipt, event, lane), (message, replay)) = connection.read_one(text, values![]).await?;
         Ok(Self {
-            receipt: range(0)?,
-            event: range(1)?,
-            lane: range(2)?,
-            message: range(3)?,
-            replay: range(4)?,
+            receipt: after(receipt),
+            event: after(event),
+            lane: after(lane),
+            message: after(message),
+            replay: after(replay),
             turn: 0,
         })
     }
@@ -88,9 +85,8 @@ impl Sequences {
             connection.begin().await?;
             // The row is locked by the update; what is read behind it is what was written.
             connection.execute("UPDATE sequence SET last = last + ? WHERE name = ?", values![block, name]).await?;
-            let row = connection.fetch_one("SELECT last FROM sequence WHERE name = ?", values![name]).await?;
+            let end = connection.read_one("SELECT last FROM sequence WHERE name = ?", values![name]).await?;
             connection.commit().await?;
-            let end: i64 = row.value(0)?;
             *range = Range { last: end - block, end };
         }
         Ok(())

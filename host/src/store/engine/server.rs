@@ -215,13 +215,10 @@ async fn bring_up_to_date(connection: &mut MySqlConnection) -> Result<MigrationR
 pub(in crate::store) async fn outstanding(connection: &mut MySqlConnection) -> Result<MigrationReport, StoreError> {
     let mut session = Connection::MySql { connection, engine: UNPROVED };
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()";
-    let rows = session.fetch_all(tables, values![]).await.map_err(|error| unusable(&error))?;
-    let names = rows.iter().map(|row| row.value(0)).collect::<Result<Vec<String>, sqlx::Error>>();
-    let names = names.map_err(|error| unusable(&error))?;
+    let names: Vec<String> = session.read_all(tables, values![]).await.map_err(|error| unusable(&error))?;
     let version = if names.iter().any(|name| name == "_sqlx_migrations") {
         let text = "SELECT CAST(coalesce(max(version), 0) AS SIGNED) FROM _sqlx_migrations WHERE success";
-        let row = session.fetch_one(text, values![]).await.map_err(|error| unusable(&error))?;
-        row.value(0).map_err(|error| unusable(&error))?
+        session.read_one(text, values![]).await.map_err(|error| unusable(&error))?
     } else if names.is_empty() {
         0
     } else {
@@ -243,7 +240,7 @@ async fn settle_shards(connection: &mut Connection<'_>, shards: u16) -> Result<(
         // Runtimes may start together: the second one finds the rows and changes nothing.
         let ids: Vec<u16> = (0..shards).collect();
         let bind = |values: &mut super::values::Values, id: u16| {
-            values.push(u32::from(id)).push(0_u32).push(0_u32).push(0_u32);
+            values.push(id).push(0_u32).push(0_u32).push(0_u32);
         };
         CREATE_SHARDS.execute(connection, ids, bind).await?;
     }
@@ -251,5 +248,5 @@ async fn settle_shards(connection: &mut Connection<'_>, shards: u16) -> Result<(
 }
 
 async fn count_shards(connection: &mut Connection<'_>) -> Result<i64, sqlx::Error> {
-    connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.value(0)
+    connection.read_one("SELECT count(*) FROM shard", values![]).await
 }

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::connection::{Connection, Row};
+use super::connection::Connection;
 use super::dialect::{Conflict, Engine, Lock, Shape, select};
+use super::row::{Columns, Row};
 use super::values::Values;
 
 /// How many rows one statement takes. A smaller set of rows leaves the last ones of the next size NULL: every statement
@@ -95,7 +96,7 @@ impl Statement {
         connection: &mut Connection<'_>,
         rows: Vec<T>,
         bind: impl Fn(&mut Values, T),
-        decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
+        decode: impl Fn(&mut Columns<'_>) -> Result<U, sqlx::Error>,
     ) -> Result<Vec<U>, sqlx::Error> {
         let mut reads = Reads::of(connection.engine());
         let asked = reads.ask(self, rows, bind);
@@ -192,9 +193,9 @@ impl Answered {
     pub(in crate::store) fn decode<U>(
         &self,
         asked: Asked,
-        decode: impl Fn(&Row) -> Result<U, sqlx::Error>,
+        decode: impl Fn(&mut Columns<'_>) -> Result<U, sqlx::Error>,
     ) -> Result<Vec<U>, sqlx::Error> {
-        self.0[asked.0].iter().flatten().map(decode).collect()
+        self.0[asked.0].iter().flatten().map(|row| row.decode(&decode)).collect()
     }
 }
 

@@ -4,11 +4,14 @@
 //! An Event is spoken for by the WorkItem that its delivery brought, and only by that one; one that has none is counted
 //! for itself. A replay is a WorkItem of its own.
 
+use std::collections::BTreeMap;
+
 use super::stats::Stats;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::sql;
 use crate::store::engine::connection::database_now;
+use crate::store::engine::row::{Column, Columns, Sum, damaged};
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
@@ -44,6 +47,7 @@ const MESSAGES: i64 = 1;
 const WORK_ITEM_COUNTERS: i64 = 2;
 const MESSAGE_COUNTERS: i64 = 3;
 const QUEUED: i64 = 4;
+const UNCOVERED: i64 = 5;
 
 /// One statement, so that all of it is of one moment. A lease holds to its last millisecond.
 const EXACT: &str = sql!(
@@ -58,7 +62,7 @@ const EXACT: &str = sql!(
     UNION ALL SELECT 3, state, 0, CAST(sum(count) AS SIGNED) FROM message_counter GROUP BY state \
     UNION ALL SELECT 4, {blocked}, 0, count(*) FROM work_item WHERE work_type IN ({any_work_type}) AND state = {blocked} \
     AND projection_key IS NOT NULL AND projection_active_key IS NULL \
-    UNION ALL SELECT 5, 0, 0, count(*) FROM event LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 \
+    UNION ALL SELECT 5, 0, 0, count(*) FROM event LEFT JOIN work_item ON work_item.ordinal = {delivered_item} \
     WHERE work_item.ordinal IS NULL"
 );
 
@@ -67,7 +71,7 @@ impl Store {
     pub async fn exact_stats(&self, now: Timestamp) -> Result<ExactStats, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let now = database_now(&mut connection, self.lease_time).await?.unwrap_or(now).as_millis();
+        let now = database_now(&mut connection, self.lease_time).await?.unwrap_or(now);
         let mut exact = ExactStats {
             rows: Stats::zero(),
             counters: Stats::zero(),
@@ -76,24 +80,45 @@ impl Store {
             uncovered: 0,
         };
         for row in connection.fetch_all(EXACT, values![now, now]).await? {
-            let count = row.sum(3)?;
-            match row.value::<i64>(0)? {
-                WORK_ITEMS => {
-                    let state = row.work_state(1)?;
-                    *exact.rows.work_items.entry(state).or_default() += count;
-                    if row.value::<i64>(2)? == 1 {
-                        exact.claimable.add(state, count);
-                    }
-                }
-                MESSAGES => _ = exact.rows.messages.insert(row.message_state(1)?, count),
-                WORK_ITEM_COUNTERS => _ = exact.counters.work_items.insert(row.work_state(1)?, count),
-                MESSAGE_COUNTERS => _ = exact.counters.messages.insert(row.message_state(1)?, count),
-                QUEUED => exact.queued = count,
-                _ => exact.uncovered = count,
-            }
+            row.decode(|columns| exact.add(columns))?;
         }
         Ok(exact)
     }
+}
+
+impl ExactStats {
+    /// Adds a row of [`EXACT`]: its kind, a state, whether it is claimable, and the rows of which that is true.
+    fn add(&mut self, columns: &mut Columns<'_>) -> Result<(), sqlx::Error> {
+        match columns.next()? {
+            WORK_ITEMS => {
+                let (state, claimable, Sum(count)): (WorkState, i64, Sum) = columns.next()?;
+                *self.rows.work_items.entry(state).or_default() += count;
+                if claimable == 1 {
+                    self.claimable.add(state, count);
+                }
+            }
+            MESSAGES => add(&mut self.rows.messages, columns)?,
+            WORK_ITEM_COUNTERS => add(&mut self.counters.work_items, columns)?,
+            MESSAGE_COUNTERS => add(&mut self.counters.messages, columns)?,
+            QUEUED => self.queued = count(columns)?,
+            UNCOVERED => self.uncovered = count(columns)?,
+            kind => return Err(damaged("kind of count", kind)),
+        }
+        Ok(())
+    }
+}
+
+/// Adds a state and the rows in it.
+fn add<S: Column + Ord>(counts: &mut BTreeMap<S, u64>, columns: &mut Columns<'_>) -> Result<(), sqlx::Error> {
+    let state = columns.next()?;
+    columns.skip(1);
+    counts.insert(state, columns.next::<Sum>()?.0);
+    Ok(())
+}
+
+fn count(columns: &mut Columns<'_>) -> Result<u64, sqlx::Error> {
+    columns.skip(2);
+    Ok(columns.next::<Sum>()?.0)
 }
 
 impl Claimable {

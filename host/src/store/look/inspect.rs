@@ -3,7 +3,7 @@
 //! How pages are read is in `listing`.
 
 use crate::model::event::Event;
-use crate::model::failure::Failure;
+use crate::model::failure::{Failure, FailureClass};
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace, PackName, RouteName};
@@ -12,12 +12,12 @@ use crate::model::queue::QueueClass;
 use crate::model::reading::RecordedReads;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
-use crate::store::engine::connection::Row;
+use crate::store::engine::codes::sql;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Text;
 use crate::store::engine::values::{Values, values};
-use crate::store::messages::{ENTRY_COLUMNS, entry, entry_columns, payload};
-use crate::store::work::claim::{EVENTS, event};
-use crate::store::work::records;
+use crate::store::messages::entry_columns;
+use crate::store::work::claim::EVENTS;
 use crate::store::{Store, StoreError};
 
 /// The most rows of a page.
@@ -211,8 +211,6 @@ pub struct MessageSummary {
 pub struct MessageDetail {
     /// What a listing shows.
     pub summary: MessageSummary,
-    /// What is sent.
-    pub payload: crate::store::Payload,
     /// When the last attempt was admitted.
     pub admitted_at: Option<Timestamp>,
     /// The destination's last HTTP status.
@@ -221,6 +219,8 @@ pub struct MessageDetail {
     pub error: Option<String>,
     /// Its attempts, of all generations, whose outcome is unknown.
     pub uncertain_attempts: u32,
+    /// What is sent.
+    pub payload: crate::store::Payload,
     /// What it is, if it goes to its pack's flow.
     pub action: Option<ActionDetail>,
 }
@@ -243,63 +243,61 @@ impl Store {
     pub async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let Some(event) = EVENTS.fetch(&mut connection, vec![id], Values::only, event).await?.pop() else {
+        let Some(event) = EVENTS.fetch(&mut connection, vec![id], Values::only, FromColumns::read).await?.pop() else {
             return Ok(None);
         };
         // Messages are stored together with the end of their execution: read after it, they are complete.
-        let id = id.as_bytes().as_slice();
         let engine = connection.engine();
-        let mut work_items = connection.fetch_all(WORK_ITEMS_OF_EVENT.of(engine), values![id]).await?;
+        let mut work_items: Vec<WorkItemDetail> =
+            connection.read_all(WORK_ITEMS_OF_EVENT.of(engine), values![id]).await?;
         let replays = values![id, EVENT_REPLAYS_MAX];
-        work_items.extend(connection.fetch_all(REPLAYS_OF_EVENT.of(engine), replays).await?);
+        work_items.extend(connection.read_all::<WorkItemDetail>(REPLAYS_OF_EVENT.of(engine), replays).await?);
         let messages = values![id, EVENT_MESSAGES_MAX];
-        let messages = connection.fetch_all(MESSAGES_OF_EVENT.of(engine), messages).await?;
-        let mut work_items = work_items.iter().map(work_item).collect::<Result<Vec<_>, _>>()?;
+        let messages = connection.read_all(MESSAGES_OF_EVENT.of(engine), messages).await?;
         work_items.sort_by_key(|item| (item.created_at, item.replay_of.is_some(), item.id));
-        let messages = messages.iter().map(summary).collect::<Result<_, _>>()?;
         Ok(Some(EventDetail { event, work_items, messages }))
     }
 
     /// One WorkItem.
     pub async fn work_item(&self, id: WorkItemId) -> Result<Option<WorkItemDetail>, StoreError> {
-        let row = self.find(&WORK_ITEM, id.as_bytes()).await?;
-        Ok(row.as_ref().map(work_item).transpose()?)
+        self.find(&WORK_ITEM, values![id]).await
     }
 
     /// One message.
     pub async fn message(&self, id: MessageId) -> Result<Option<MessageDetail>, StoreError> {
-        let row = self.find(&MESSAGE, id.as_bytes()).await?;
-        Ok(row.as_ref().map(message).transpose()?)
+        self.find(&MESSAGE, values![id]).await
     }
 
-    async fn find(&self, text: &'static Text, id: &[u8; 16]) -> Result<Option<Row>, StoreError> {
+    async fn find<T: FromColumns>(&self, text: &'static Text, id: Values) -> Result<Option<T>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
         let text = text.of(connection.engine());
-        Ok(connection.fetch_optional(text, values![id.as_slice()]).await?)
+        Ok(connection.read_optional(text, id).await?)
     }
 }
 
+/// The columns of a [`WorkItemDetail`], first those that others depend on.
 macro_rules! work_item_query {
     ($predicate:literal) => {
         concat!(
-            "SELECT work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, work_item.pack, \
-             work_item.generation, work_item.state, work_item.attempt, work_item.failures, work_item.run_after, \
-             work_item.turn, work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
-             work_item.created_at, work_item.finished_at, event.source_key, work_item.replay_of, work_item.replayed_at, \
-             (SELECT message.id FROM message WHERE message.ordinal = work_item.action), work_item.queue_class, \
-             work_item.projection_key IS NOT NULL, work_item.projection_active_key IS NOT NULL, \
-             work_item.output_digest, work_item_read.total, work_item_read.bytes, work_item_read.records FROM ",
+            "SELECT work_item.state, (SELECT message.id FROM message WHERE message.ordinal = work_item.action), \
+             work_item.id, work_item.event_id, work_item.work_type, work_item.namespace, work_item.pack, \
+             work_item.generation, work_item.attempt, work_item.failures, work_item.run_after, work_item.turn, \
+             work_item.note, work_item.ignored, work_item.failure_class, work_item.failure_message, \
+             work_item.created_at, work_item.finished_at, event.source_key, work_item.queue_class, \
+             work_item.projection_key IS NOT NULL, work_item.projection_active_key IS NOT NULL, work_item.replay_of, \
+             work_item.replayed_at, work_item.output_digest, work_item_read.total, work_item_read.bytes, \
+             work_item_read.records FROM ",
             $predicate
         )
     };
 }
 
 /// The WorkItems that an Event's delivery brought are a range of ordinals.
-static WORK_ITEMS_OF_EVENT: Text = Text::new(work_item_query!(
-    "event CROSS JOIN work_item ON work_item.ordinal BETWEEN event.ordinal * 16 AND event.ordinal * 16 + 15 \
+static WORK_ITEMS_OF_EVENT: Text = Text::new(sql!(work_item_query!(
+    "event CROSS JOIN work_item ON work_item.ordinal BETWEEN {items_of_event} \
      LEFT JOIN work_item_read ON work_item_read.ordinal = work_item.ordinal WHERE event.id = ?"
-));
+)));
 
 static REPLAYS_OF_EVENT: Text = Text::new(work_item_query!(
     "event CROSS JOIN work_item ON work_item.replay_event = event.ordinal \
@@ -328,66 +326,75 @@ static MESSAGE: Text = Text::new(concat!(
      CROSS JOIN message_payload AS payload ON payload.ordinal = message.ordinal WHERE message.id = ?"
 ));
 
-fn work_item(row: &Row) -> Result<WorkItemDetail, sqlx::Error> {
-    let state = row.work_state(6)?;
-    let action = row.optional_bytes_16(20)?.map(MessageId::from_bytes);
-    // Actions stand in no lane.
-    let source_key = if action.is_none() { row.value(17)? } else { None };
-    Ok(WorkItemDetail {
-        id: row.work_item_id(0)?,
-        event_id: row.event_id(1)?,
-        work_type: row.work_type(2)?,
-        namespace: row.name(3)?,
-        pack: row.name(4)?,
-        generation: row.generation(5)?,
-        state,
-        attempt: row.unsigned_32(7)?,
-        failures: row.unsigned_32(8)?,
-        run_after: row.time(9)?,
-        lease_until: (state == WorkState::Processing).then(|| row.time(10)).transpose()?,
-        note: row.value(11)?,
-        ignored: row.value(12)?,
-        failure: row.optional_failure(13, 14)?,
-        created_at: row.time(15)?,
-        finished_at: row.optional_time(16)?,
-        source_key,
-        queue_class: row.queue_class(21)?,
-        projection: row.value::<bool>(22)?.then_some(ProjectionPart::of(state, row.value(23)?)),
-        replay_of: row.optional_bytes_16(18)?.map(WorkItemId::from_bytes),
-        replayed_at: row.optional_time(19)?,
-        action,
-        output_digest: row.optional_bytes_32(24)?,
-        reads: records::read(row, 25)?,
-    })
+impl FromColumns for WorkItemDetail {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        let (state, action): (WorkState, Option<MessageId>) = columns.next()?;
+        Ok(Self {
+            id: columns.next()?,
+            event_id: columns.next()?,
+            work_type: columns.next()?,
+            namespace: columns.next()?,
+            pack: columns.next()?,
+            generation: columns.next()?,
+            state,
+            attempt: columns.next()?,
+            failures: columns.next()?,
+            run_after: columns.next()?,
+            lease_until: columns.next::<Option<_>>()?.filter(|_| state == WorkState::Processing),
+            note: columns.next()?,
+            ignored: columns.next()?,
+            failure: failure(columns)?,
+            created_at: columns.next()?,
+            finished_at: columns.next()?,
+            // Actions stand in no lane.
+            source_key: columns.next::<Option<_>>()?.filter(|_| action.is_none()),
+            queue_class: columns.next()?,
+            projection: projection(columns, state)?,
+            replay_of: columns.next()?,
+            replayed_at: columns.next()?,
+            action,
+            output_digest: columns.next()?,
+            reads: columns.next()?,
+        })
+    }
 }
 
-/// Reads a row that begins with the columns of an entry, its creation and its end.
-pub(in crate::store) fn summary(row: &Row) -> Result<MessageSummary, sqlx::Error> {
-    Ok(MessageSummary {
-        entry: entry(row)?,
-        created_at: row.time(ENTRY_COLUMNS)?,
-        finished_at: row.optional_time(ENTRY_COLUMNS + 1)?,
-    })
+/// The delay that a guest asked for is not stored: `run_after` has it.
+fn failure(columns: &mut Columns<'_>) -> Result<Option<Failure>, sqlx::Error> {
+    let (class, message): (Option<FailureClass>, Option<String>) = columns.next()?;
+    Ok(class.map(|class| Failure { class, message: message.unwrap_or_default() }))
 }
 
-fn message(row: &Row) -> Result<MessageDetail, sqlx::Error> {
-    Ok(MessageDetail {
-        summary: summary(row)?,
-        admitted_at: row.optional_time(ENTRY_COLUMNS + 2)?,
-        status: row.optional_unsigned_16(ENTRY_COLUMNS + 3)?,
-        error: row.value(ENTRY_COLUMNS + 4)?,
-        uncertain_attempts: row.unsigned_32(ENTRY_COLUMNS + 5)?,
-        payload: payload(row, ENTRY_COLUMNS + 6)?,
-        action: action(row, ENTRY_COLUMNS + 11)?,
-    })
+fn projection(columns: &mut Columns<'_>, state: WorkState) -> Result<Option<ProjectionPart>, sqlx::Error> {
+    let (is_generation, is_active): (bool, bool) = columns.next()?;
+    Ok(is_generation.then_some(ProjectionPart::of(state, is_active)))
 }
 
-fn action(row: &Row, first: usize) -> Result<Option<ActionDetail>, sqlx::Error> {
-    let Some(name) = row.value::<Option<String>>(first)? else { return Ok(None) };
-    Ok(Some(ActionDetail {
-        name,
-        pack: row.name(first + 1)?,
-        generation: row.generation(first + 2)?,
-        work_item: row.optional_bytes_16(first + 3)?.map(WorkItemId::from_bytes),
-    }))
+impl FromColumns for MessageSummary {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self { entry: columns.next()?, created_at: columns.next()?, finished_at: columns.next()? })
+    }
+}
+
+impl FromColumns for MessageDetail {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            summary: columns.next()?,
+            admitted_at: columns.next()?,
+            status: columns.next()?,
+            error: columns.next()?,
+            uncertain_attempts: columns.next()?,
+            payload: columns.next()?,
+            action: action(columns)?,
+        })
+    }
+}
+
+fn action(columns: &mut Columns<'_>) -> Result<Option<ActionDetail>, sqlx::Error> {
+    let Some(name) = columns.next()? else {
+        columns.skip(3);
+        return Ok(None);
+    };
+    let (pack, generation, work_item) = columns.next()?;
+    Ok(Some(ActionDetail { name, pack, generation, work_item }))
 }

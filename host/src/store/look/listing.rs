@@ -4,15 +4,14 @@
 //! whatever the filter: where hardly a row fits a filter that no index serves, a page may hold fewer rows than asked
 //! for, or none, and still says where the next one begins.
 
-use super::inspect::{
-    EventFilter, EventSummary, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest, summary,
-};
+use super::inspect::{EventFilter, EventSummary, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
-use crate::store::engine::codes::{message_state_code, sql, work_state_code};
-use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::codes::sql;
+use crate::store::engine::connection::Connection;
 use crate::store::engine::dialect::select;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::values::{Values, values};
 use crate::store::messages::entry_columns;
 use crate::store::{Store, StoreError};
@@ -29,31 +28,12 @@ impl Store {
     ) -> Result<Page<EventSummary, EventId>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let after = page.after.as_ref().map(EventId::as_bytes);
-        let Some(before) = Table::Event.before(&mut connection, after).await? else { return Ok(Page::empty()) };
+        let Some(before) = before_event(&mut connection, page.after).await? else { return Ok(Page::empty()) };
         let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
         let (query, floor) = event_query(filter, before, limit);
-        let rows = query.run(&mut connection).await?;
-        let mut items = rows
-            .iter()
-            .map(|row| {
-                Ok(EventSummary {
-                    id: row.event_id(0)?,
-                    namespace: row.name(1)?,
-                    pack: row.name(2)?,
-                    route: row.name(3)?,
-                    delivery_key: row.value(4)?,
-                    source_key: row.value(5)?,
-                    received_at: row.time(6)?,
-                    body_bytes: row.unsigned(7)?,
-                    state: row.work_state(8)?,
-                    attempt: row.unsigned_32(9)?,
-                    replayed_at: row.optional_time(10)?,
-                })
-            })
-            .collect::<Result<Vec<_>, sqlx::Error>>()?;
-        let next = if rows.len() < limit as usize {
-            Table::Event.at(&mut connection, floor).await?.map(EventId::from_bytes)
+        let mut items: Vec<EventSummary> = query.run(&mut connection).await?;
+        let next = if items.len() < limit as usize {
+            at(&mut connection, EVENT_AT, floor).await?
         } else {
             items.last().map(|item| item.id)
         };
@@ -70,18 +50,34 @@ impl Store {
     ) -> Result<Page<MessageSummary, MessageId>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
-        let after = page.after.as_ref().map(MessageId::as_bytes);
-        let Some(before) = Table::Message.before(&mut connection, after).await? else { return Ok(Page::empty()) };
+        let Some(before) = before_message(&mut connection, page.after).await? else { return Ok(Page::empty()) };
         let limit = page.limit.clamp(1, PAGE_ROWS_MAX);
         let (query, floor) = message_query(filter, before, limit);
-        let rows = query.run(&mut connection).await?;
-        let items = rows.iter().map(summary).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        let items: Vec<MessageSummary> = query.run(&mut connection).await?;
         let next = if items.len() < limit as usize {
-            Table::Message.at(&mut connection, floor).await?.map(MessageId::from_bytes)
+            at(&mut connection, MESSAGE_AT, floor).await?
         } else {
             items.last().map(|item| item.entry.id)
         };
         Ok(Page { items, next })
+    }
+}
+
+impl FromColumns for EventSummary {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: columns.next()?,
+            namespace: columns.next()?,
+            pack: columns.next()?,
+            route: columns.next()?,
+            delivery_key: columns.next()?,
+            source_key: columns.next()?,
+            received_at: columns.next()?,
+            body_bytes: columns.next()?,
+            state: columns.next()?,
+            attempt: columns.next()?,
+            replayed_at: columns.next()?,
+        })
     }
 }
 
@@ -91,48 +87,47 @@ impl<T, Id> Page<T, Id> {
     }
 }
 
+const EVENTS_END: &str = "SELECT max(ordinal) + 1 FROM event";
+
+const MESSAGES_END: &str = "SELECT max(ordinal) + 1 FROM message";
+
 const EVENT_BENEATH: &str =
     "SELECT max(ordinal) + 1 FROM event WHERE ordinal < (SELECT ordinal FROM event WHERE id = ?)";
 
 const MESSAGE_BENEATH: &str =
     "SELECT max(ordinal) + 1 FROM message WHERE ordinal < (SELECT ordinal FROM message WHERE id = ?)";
 
-/// A listing's table.
-#[derive(Clone, Copy)]
-enum Table {
-    Event,
-    Message,
+const EVENT_AT: &str = "SELECT id FROM event WHERE ordinal >= ? ORDER BY ordinal LIMIT 1";
+
+const MESSAGE_AT: &str = "SELECT id FROM message WHERE ordinal >= ? ORDER BY ordinal LIMIT 1";
+
+/// The ordinal that a page begins below: just above the next row, whatever gap lies before it, so that every page looks
+/// at a row at least. `None` if there is no next row, or no row `after`.
+async fn before_event(connection: &mut Connection<'_>, after: Option<EventId>) -> Result<Option<i64>, sqlx::Error> {
+    match after {
+        None => connection.read_one(EVENTS_END, values![]).await,
+        Some(after) => connection.read_one(EVENT_BENEATH, values![after]).await,
+    }
 }
 
-impl Table {
-    /// The ordinal that a page begins below: just above the row that comes next, whatever gap lies before it, so that
-    /// every page looks at a row at least. `None` if no row comes, or if there is no row that the page could follow.
-    async fn before(
-        self,
-        connection: &mut Connection<'_>,
-        after: Option<&[u8; 16]>,
-    ) -> Result<Option<i64>, sqlx::Error> {
-        let row = match (self, after) {
-            (Table::Event, None) => connection.fetch_one("SELECT max(ordinal) + 1 FROM event", values![]).await?,
-            (Table::Message, None) => connection.fetch_one("SELECT max(ordinal) + 1 FROM message", values![]).await?,
-            (Table::Event, Some(after)) => connection.fetch_one(EVENT_BENEATH, values![after.as_slice()]).await?,
-            (Table::Message, Some(after)) => connection.fetch_one(MESSAGE_BENEATH, values![after.as_slice()]).await?,
-        };
-        row.value(0)
+/// As [`before_event`], of messages.
+async fn before_message(connection: &mut Connection<'_>, after: Option<MessageId>) -> Result<Option<i64>, sqlx::Error> {
+    match after {
+        None => connection.read_one(MESSAGES_END, values![]).await,
+        Some(after) => connection.read_one(MESSAGE_BENEATH, values![after]).await,
     }
+}
 
-    /// The row at which a page that was not filled stopped looking. `None` if it looked at everything.
-    async fn at(self, connection: &mut Connection<'_>, floor: i64) -> Result<Option<[u8; 16]>, sqlx::Error> {
-        let text = match self {
-            Table::Event => "SELECT id FROM event WHERE ordinal >= ? ORDER BY ordinal LIMIT 1",
-            Table::Message => "SELECT id FROM message WHERE ordinal >= ? ORDER BY ordinal LIMIT 1",
-        };
-        if floor <= 0 {
-            return Ok(None);
-        }
-        let row = connection.fetch_optional(text, values![floor]).await?;
-        row.map(|row| row.bytes_16(0)).transpose()
+/// The row at which a page that was not filled stopped looking. `None` if it looked at everything.
+async fn at<Id: FromColumns>(
+    connection: &mut Connection<'_>,
+    text: &'static str,
+    floor: i64,
+) -> Result<Option<Id>, sqlx::Error> {
+    if floor <= 0 {
+        return Ok(None);
     }
+    connection.read_optional(text, values![floor]).await
 }
 
 /// A statement in the making. Its text is made of constants; what is looked for is bound.
@@ -151,9 +146,9 @@ impl Listing {
         &mut self.values
     }
 
-    async fn run(self, connection: &mut Connection<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    async fn run<T: FromColumns>(self, connection: &mut Connection<'_>) -> Result<Vec<T>, sqlx::Error> {
         let text = select(connection.engine(), &self.text);
-        connection.fetch_all(&text, self.values).await
+        connection.read_all(&text, self.values).await
     }
 }
 
@@ -171,11 +166,11 @@ macro_rules! event_columns {
 }
 
 /// By Event, each with its WorkItem of type 1. An Event that has none yet stands as blocked.
-const EVENTS: &str = concat!(
+const EVENTS: &str = sql!(concat!(
     event_columns!(),
     "event CROSS JOIN receipt ON receipt.ordinal = event.receipt \
-     LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE event.ordinal < ? AND event.ordinal >= ?"
-);
+     LEFT JOIN work_item ON work_item.ordinal = {delivered_item} WHERE event.ordinal < ? AND event.ordinal >= ?"
+));
 
 /// By dead WorkItems that were not replayed, which are few.
 const DEAD_EVENTS: &str = concat!(
@@ -195,16 +190,16 @@ fn event_query(filter: &EventFilter, before: i64, limit: u32) -> (Listing, i64) 
     let mut query = Listing::new(if dead { DEAD_EVENTS } else { EVENTS });
     query.values.push(before).push(floor);
     if let Some(namespace) = &filter.namespace {
-        query.text(" AND event.namespace = ?").push(namespace.as_str());
+        query.text(" AND event.namespace = ?").push(namespace);
     }
     if let Some(pack) = &filter.pack {
-        query.text(" AND receipt.pack = ?").push(pack.as_str());
+        query.text(" AND receipt.pack = ?").push(pack);
     }
     if let Some(route) = &filter.route {
-        query.text(" AND event.route = ?").push(route.as_str());
+        query.text(" AND event.route = ?").push(route);
     }
     if let Some(state) = filter.state.filter(|_| !dead) {
-        query.text(" AND work_item.state = ?").push(work_state_code(state));
+        query.text(" AND work_item.state = ?").push(state);
     }
     let order =
         if dead { " ORDER BY work_item.dead_event DESC LIMIT ?" } else { " ORDER BY event.ordinal DESC LIMIT ?" };
@@ -226,19 +221,19 @@ fn message_query(filter: &MessageFilter, before: i64, limit: u32) -> (Listing, i
     let mut query = Listing::new(MESSAGES);
     query.values.push(before).push(floor);
     if let Some(event_id) = filter.event_id {
-        query.text(" AND message.event_id = ?").id(event_id.as_bytes());
+        query.text(" AND message.event_id = ?").push(event_id);
     }
     if let Some(namespace) = &filter.namespace {
-        query.text(" AND message.namespace = ?").push(namespace.as_str());
+        query.text(" AND message.namespace = ?").push(namespace);
     }
     if let Some(destination) = &filter.destination {
-        query.text(" AND message.destination = ?").push(destination.as_str());
+        query.text(" AND message.destination = ?").push(destination);
     }
     if let Some(state) = filter.state {
         if troubled {
             query.text(sql!(" AND message.state IN ({message_troubled})"));
         }
-        query.text(" AND message.state = ?").push(message_state_code(state));
+        query.text(" AND message.state = ?").push(state);
     }
     query.text(" ORDER BY message.ordinal DESC LIMIT ?").push(limit);
     (query, floor)

@@ -6,8 +6,9 @@ use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
-use crate::store::engine::codes::{queue_class_code, sql, work_state_code, work_type_code};
+use crate::store::engine::codes::sql;
 use crate::store::engine::connection::database_now;
+use crate::store::engine::row::Sum;
 use crate::store::engine::values::values;
 use crate::store::work::claim::lease_is_over;
 use crate::store::{Store, StoreError};
@@ -112,38 +113,42 @@ impl Store {
         let mut connection = reader.connection();
         let now = database_now(&mut connection, self.lease_time).await?.unwrap_or(request.now);
         let limit = request.rows_max.min(PEEK_ROWS_MAX);
-        let pack = request.pack.as_str();
+        let pack = &request.pack;
         let mut placed = Vec::new();
-        for scope in connection.fetch_all(SCOPES, values![pack]).await? {
-            let (work_type, generation) = (scope.work_type(0)?, GenerationNumber(scope.unsigned_32(1)?));
+        let scopes: Vec<(WorkType, GenerationNumber)> = connection.read_all(SCOPES, values![pack]).await?;
+        for (work_type, generation) in scopes {
             if !request.work_types.contains(&work_type) {
                 continue;
             }
             for state in [WorkState::Ready, WorkState::Delayed, WorkState::Processing] {
                 for queue_class in QueueClass::ALL {
-                    let mut values = values![pack, work_type_code(work_type), generation.0];
-                    values.push(work_state_code(state)).push(queue_class_code(queue_class)).push(limit);
+                    let values = values![pack, work_type, generation, state, queue_class, limit];
                     for row in connection.fetch_all(RANGE, values).await? {
-                        let standing = standing(state, row.time(3)?, now);
-                        let item = PeekedItem {
-                            id: row.work_item_id(0)?,
-                            event_id: row.event_id(1)?,
-                            namespace: row.name(2)?,
-                            generation,
-                            work_type,
-                            queue_class,
-                            attempt: row.unsigned_32(5)?,
-                            failures: row.unsigned_32(6)?,
-                            standing,
-                        };
-                        placed.push((standing.place(row.value(4)?), item));
+                        placed.push(row.decode(|columns| {
+                            let (id, event_id, namespace) = columns.next()?;
+                            let standing = standing(state, columns.next()?, now);
+                            let place = standing.place(columns.next()?);
+                            let (attempt, failures) = columns.next()?;
+                            let item = PeekedItem {
+                                id,
+                                event_id,
+                                namespace,
+                                generation,
+                                work_type,
+                                queue_class,
+                                attempt,
+                                failures,
+                                standing,
+                            };
+                            Ok((place, item))
+                        })?);
                     }
                 }
             }
         }
         let mut blocked = 0;
         for work_type in &request.work_types {
-            blocked += connection.fetch_one(BLOCKED, values![pack, work_type_code(*work_type)]).await?.sum(0)?;
+            blocked += connection.read_one::<Sum>(BLOCKED, values![pack, *work_type]).await?.0;
         }
         placed.sort_unstable_by_key(|(place, item)| (*place, item.id));
         let next = placed.into_iter().map(|(_, item)| item).take(usize::try_from(limit).unwrap_or(usize::MAX));

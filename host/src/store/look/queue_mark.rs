@@ -3,6 +3,7 @@
 use crate::model::names::PackName;
 use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::Engine;
+use crate::store::engine::row::Sum;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
@@ -28,7 +29,7 @@ impl Store {
     /// What the counters of a pack say: when they say something else later, there may be work.
     pub async fn queue_mark(&self, pack: &PackName) -> Result<QueueMark, StoreError> {
         let mut reader = self.reader().await?;
-        let row = reader.connection().fetch_one(MARK, values![pack.as_str()]).await?;
-        Ok(QueueMark { stored: row.sum(0)?, ready: row.sum(1)? })
+        let (Sum(stored), Sum(ready)) = reader.connection().read_one(MARK, values![pack]).await?;
+        Ok(QueueMark { stored, ready })
     }
 }

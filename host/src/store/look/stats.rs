@@ -10,6 +10,7 @@ use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::sql;
+use crate::store::engine::row::{Columns, Sum};
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
@@ -52,6 +53,18 @@ impl Stats {
             messages: MessageState::ALL.into_iter().map(|state| (state, 0)).collect(),
         }
     }
+
+    /// Adds a row of the statements above: its kind, a state, and the rows in that state.
+    fn add(&mut self, columns: &mut Columns<'_>) -> Result<(), sqlx::Error> {
+        if columns.next::<i64>()? == WORK_ITEMS {
+            let (state, Sum(count)) = columns.next()?;
+            self.work_items.insert(state, count);
+        } else {
+            let (state, Sum(count)) = columns.next()?;
+            self.messages.insert(state, count);
+        }
+        Ok(())
+    }
 }
 
 impl Store {
@@ -71,7 +84,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
         let text = connection.engine().pick(OLDEST_UNCERTAIN_SQLITE, OLDEST_UNCERTAIN_MYSQL);
-        Ok(connection.fetch_one(text, values![]).await?.optional_time(0)?)
+        Ok(connection.read_one(text, values![]).await?)
     }
 
     /// One statement for both: a commit between two would show a finished item without its messages.
@@ -79,11 +92,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let mut stats = Stats::zero();
         for row in reader.connection().fetch_all(text, values![]).await? {
-            if row.value::<i64>(0)? == WORK_ITEMS {
-                stats.work_items.insert(row.work_state(1)?, row.sum(2)?);
-            } else {
-                stats.messages.insert(row.message_state(1)?, row.sum(2)?);
-            }
+            row.decode(|columns| stats.add(columns))?;
         }
         Ok(stats)
     }

@@ -17,7 +17,7 @@ use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkType;
 use crate::store::engine::codes::sql;
-use crate::store::engine::connection::Row;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::work::lane::Lanes;
@@ -97,8 +97,7 @@ impl Store {
             return Ok(HashMap::new());
         }
         let mut reader = self.reader().await?;
-        let size = |row: &Row| Ok((row.work_item_id(0)?, row.unsigned(1)?));
-        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, size).await?;
+        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
         Ok(sizes.into_iter().collect())
     }
 }
@@ -112,7 +111,7 @@ pub(in crate::store) async fn hand_off(unit: &mut Unit<'_>, messages: Vec<Handed
     let mut ordinals: Vec<i64> = ended_at.keys().copied().collect();
     ordinals.sort_unstable();
     let expected = ordinals.len();
-    let mut actions = STORED.fetch(&mut unit.connection, ordinals, Values::only, stored).await?;
+    let mut actions = STORED.fetch(&mut unit.connection, ordinals, Values::only, Stored::read).await?;
     all_written(actions.len() as u64, expected)?;
     actions.sort_unstable_by_key(|action| action.ordinal);
     let planned = |action: Stored| {
@@ -152,20 +151,27 @@ impl Stored {
     }
 }
 
-fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
-    Ok(Stored {
-        ordinal: row.value(0)?,
-        id: row.message_id(1)?,
-        generation: row.unsigned_32(2)?,
-        event_id: row.event_id(3)?,
-        namespace: row.name(4)?,
-        scope: Scope { pack: row.name(5)?, work_type: WorkType::WorkflowActionApply, generation: row.generation(6)? },
-        event: row.value(7)?,
-        queue_class: row.queue_class(8)?,
-    })
+impl FromColumns for Stored {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            ordinal: columns.next()?,
+            id: columns.next()?,
+            generation: columns.next()?,
+            event_id: columns.next()?,
+            namespace: columns.next()?,
+            scope: Scope {
+                pack: columns.next()?,
+                work_type: WorkType::WorkflowActionApply,
+                generation: columns.next()?,
+            },
+            event: columns.next()?,
+            queue_class: columns.next()?,
+        })
+    }
 }
 
-fn due_action(row: &Row) -> Result<(WorkItemId, DueAction), sqlx::Error> {
-    let action = DueAction { id: row.message_id(1)?, name: row.value(2)?, body: row.blob(3)?, due_at: row.time(4)? };
-    Ok((row.work_item_id(0)?, action))
+fn due_action(columns: &mut Columns<'_>) -> Result<(WorkItemId, DueAction), sqlx::Error> {
+    let work_item_id = columns.next()?;
+    let (id, name, body, due_at) = columns.next()?;
+    Ok((work_item_id, DueAction { id, name, body, due_at }))
 }

@@ -16,7 +16,8 @@ pub use crate::model::message::Resolution;
 use crate::model::message::{AfterAttempt, MessageEntry, MessageState, TooLate};
 use crate::model::time::Timestamp;
 use crate::store::engine::codes::sql;
-use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::connection::Connection;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
@@ -166,9 +167,7 @@ impl Store {
             let engine = connection.engine();
             let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
             let text = if nonterminal_only { open } else { &FEED };
-            let [after, through] = [after, end].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
-            let values = values![u32::from(shard.0), after, through, rows_max];
-            let entries = entries(&connection.fetch_all(text.of(engine), values).await?)?;
+            let entries = connection.read_all(text.of(engine), values![shard, after, end, rows_max]).await?;
             reader.is_answered();
             Ok(FeedPage { entries, end })
         };
@@ -199,7 +198,8 @@ impl Store {
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
-            let entries = ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, entry).await?;
+            let entries =
+                ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
             reader.is_answered();
             Ok(entries)
         };
@@ -217,9 +217,9 @@ impl Store {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
             let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
-            let values = values![u32::from(shard.0), after, rows_max];
+            let values = values![shard, after, rows_max];
             let mut connection = reader.connection();
-            let entries = entries(&connection.fetch_all(PUBLISHING.of(connection.engine()), values).await?)?;
+            let entries = connection.read_all(PUBLISHING.of(connection.engine()), values).await?;
             reader.is_answered();
             Ok(entries)
         };
@@ -242,8 +242,8 @@ impl Store {
     pub async fn payloads(&self, ids: &[MessageId]) -> Result<Vec<Payload>, StoreError> {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
-            let payload = |row: &Row| payload(row, 0);
-            let payloads = PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, payload).await?;
+            let payloads =
+                PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
             reader.is_answered();
             Ok(payloads)
         };
@@ -301,7 +301,7 @@ impl Store {
     }
 }
 
-/// The columns of a [`MessageEntry`], in the order in which [`entry`] reads them.
+/// The columns of a [`MessageEntry`].
 macro_rules! entry_columns {
     () => {
         "message.id, message.seq, message.event_id, message.work_item_id, message.namespace, message.destination, \
@@ -310,9 +310,6 @@ macro_rules! entry_columns {
     };
 }
 pub(super) use entry_columns;
-
-/// How many columns that are.
-pub(super) const ENTRY_COLUMNS: usize = 15;
 
 static FEED: Text = Text::new(concat!(
     "SELECT ",
@@ -353,44 +350,40 @@ static PAYLOADS: Statement = Statement::select(
 );
 
 async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64, StoreError> {
-    let values = values![u32::from(shard.0)];
-    let row = connection.fetch_optional("SELECT last_seq FROM shard WHERE id = ?", values).await?;
-    let row = row.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
-    Ok(row.unsigned(0)?)
+    let last = connection.read_optional("SELECT last_seq FROM shard WHERE id = ?", values![shard]).await?;
+    last.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))
 }
 
-fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {
-    Ok(rows.iter().map(entry).collect::<Result<_, sqlx::Error>>()?)
+impl FromColumns for MessageEntry {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: columns.next()?,
+            seq: columns.next()?,
+            event_id: columns.next()?,
+            work_item_id: columns.next()?,
+            namespace: columns.next()?,
+            destination: columns.next()?,
+            state: columns.next()?,
+            generation: columns.next()?,
+            attempt: columns.next()?,
+            due_at: columns.next()?,
+            eligible_at: columns.next()?,
+            expire_at: columns.next()?,
+            bytes: columns.next()?,
+            ordering_key: columns.next()?,
+            place: columns.next()?,
+        })
+    }
 }
 
-/// Reads a row that begins with [`entry_columns`].
-pub(super) fn entry(row: &Row) -> Result<MessageEntry, sqlx::Error> {
-    Ok(MessageEntry {
-        id: row.message_id(0)?,
-        seq: row.unsigned(1)?,
-        event_id: row.event_id(2)?,
-        work_item_id: row.work_item_id(3)?,
-        namespace: row.name(4)?,
-        destination: row.name(5)?,
-        state: row.message_state(6)?,
-        generation: row.unsigned_32(7)?,
-        attempt: row.unsigned_32(8)?,
-        due_at: row.time(9)?,
-        eligible_at: row.time(10)?,
-        expire_at: row.optional_time(11)?,
-        bytes: row.unsigned_32(12)?,
-        ordering_key: row.value(13)?,
-        place: row.unsigned(14)?,
-    })
-}
-
-/// Reads id, idempotency key, content type, headers and body from column `first` on.
-pub(super) fn payload(row: &Row, first: usize) -> Result<Payload, sqlx::Error> {
-    Ok(Payload {
-        id: row.message_id(first)?,
-        idempotency_key: row.value(first + 1)?,
-        content_type: row.value(first + 2)?,
-        headers: row.headers(first + 3)?,
-        body: row.blob(first + 4)?,
-    })
+impl FromColumns for Payload {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: columns.next()?,
+            idempotency_key: columns.next()?,
+            content_type: columns.next()?,
+            headers: columns.next()?,
+            body: columns.next()?,
+        })
+    }
 }

@@ -9,8 +9,8 @@ use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageState, NewMessage};
 use crate::model::names::Namespace;
 use crate::model::time::Timestamp;
-use crate::store::engine::codes::message_state_code;
 use crate::store::engine::dialect::Conflict;
+use crate::store::engine::row::FromColumns;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::shards::{ShardId, Shards, shard_of};
@@ -63,7 +63,7 @@ pub(in crate::store) async fn emit(
     }
     let ids = emitted.iter().map(|emitted| emitted.message.id).collect();
     let mut known: HashSet<MessageId> =
-        KNOWN.fetch(&mut unit.connection, ids, Values::only, |row| row.message_id(0)).await?.into_iter().collect();
+        KNOWN.fetch(&mut unit.connection, ids, Values::only, FromColumns::read).await?.into_iter().collect();
     let fresh: Vec<Emitted> = emitted.into_iter().filter(|emitted| known.insert(emitted.message.id)).collect();
     let mut placed = Vec::with_capacity(fresh.len());
     for emitted in fresh {
@@ -97,20 +97,20 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
     INSERT
         .write(&mut unit.connection, rows, |values, (placed, bytes)| {
             let Emitted { event_id, work_item_id, namespace, message, now } = placed.emitted;
-            values.push(placed.ordinal).id(message.id.as_bytes()).push(i64::from(placed.shard.0)).push(placed.seq);
-            values.id(event_id.as_bytes()).id(work_item_id.as_bytes());
-            values.push(namespace.as_str()).push(message.destination.as_str()).push(message.ordering_key);
-            values.time(message.due_at).time(message.due_at).optional_time(message.expire_at);
-            values.push(bytes).time(now).push(message_state_code(MessageState::Scheduled)).push(1_u32).push(0_u32);
+            values.push(placed.ordinal).push(message.id).push(placed.shard).push(placed.seq);
+            values.push(event_id).push(work_item_id);
+            values.push(&namespace).push(&message.destination).push(message.ordering_key);
+            values.push(message.due_at).push(message.due_at).push(message.expire_at);
+            values.push(bytes).push(now).push(MessageState::Scheduled).push(1_u32).push(0_u32);
             match message.action {
-                Some(action) => values.push(action.name).push(action.pack.as_str()).push(action.generation.0),
+                Some(action) => values.push(action.name).push(&action.pack).push(action.generation),
                 None => values.push(None::<String>).push(None::<String>).push(None::<u32>),
             };
         })
         .await?;
     INSERT_PAYLOADS
         .write(&mut unit.connection, payloads, |values, (ordinal, key, content_type, headers, body)| {
-            values.push(ordinal).push(key).push(content_type).headers(&headers).bytes(body);
+            values.push(ordinal).push(key).push(content_type).push(headers.as_slice()).push(body);
         })
         .await?;
     Ok(())

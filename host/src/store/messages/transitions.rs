@@ -22,8 +22,8 @@ use crate::model::ids::MessageId;
 use crate::model::message::{AttemptEnd, Life, MessageState, NotRedriven, Resolution};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
-use crate::store::engine::codes::message_state_code;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::error::StoreError;
@@ -164,7 +164,7 @@ impl Entry {
 
 /// The shards that messages belong to, which never changes.
 pub(in crate::store) async fn shards_of(unit: &mut Unit<'_>, ids: Vec<MessageId>) -> Result<Vec<ShardId>, sqlx::Error> {
-    SHARDS.fetch(&mut unit.connection, ids, Values::only, |row| Ok(ShardId(row.unsigned_16(0)?))).await
+    SHARDS.fetch(&mut unit.connection, ids, Values::only, FromColumns::read).await
 }
 
 /// The messages that a group of requests names, and the shards that they belong to.
@@ -183,36 +183,7 @@ impl<'s> Book<'s> {
     ) -> Result<Self, sqlx::Error> {
         ids.sort_unstable();
         ids.dedup();
-        let entries = LOAD
-            .fetch(&mut unit.connection, ids, Values::only, |row| {
-                let life = Life {
-                    state: row.message_state(3)?,
-                    generation: row.unsigned_32(4)?,
-                    attempt: row.unsigned_32(5)?,
-                    due_at: row.time(6)?,
-                    eligible_at: row.time(7)?,
-                    expire_at: row.optional_time(8)?,
-                    admitted_at: row.optional_time(9)?,
-                    finished_at: None,
-                    uncertain_attempts: row.unsigned_32(14)?,
-                };
-                let entry = Entry {
-                    ordinal: row.value(1)?,
-                    shard: ShardId(row.unsigned_16(2)?),
-                    before: (life.state, life.generation, life.attempt),
-                    life,
-                    status: row.optional_unsigned_16(10)?,
-                    error: row.value(11)?,
-                    place: row.value(12)?,
-                    action_generation: row.optional_unsigned_32(13)?.map(GenerationNumber),
-                    action_moved: false,
-                    change: Change::Nothing,
-                };
-                Ok((row.message_id(0)?, entry))
-            })
-            .await?
-            .into_iter()
-            .collect();
+        let entries = LOAD.fetch(&mut unit.connection, ids, Values::only, entry).await?.into_iter().collect();
         Ok(Self { entries, shards, database_now: unit.terms.database_now })
     }
 
@@ -372,20 +343,50 @@ impl<'s> Book<'s> {
         write_remade(unit, self.shards, remade).await?;
         REGENERATE
             .write(&mut unit.connection, regenerated, |values, (ordinal, generation)| {
-                values.push(ordinal).push(generation.0);
+                values.push(ordinal).push(generation);
             })
             .await?;
         actions::hand_off(unit, handed_off).await
     }
 }
 
+fn entry(columns: &mut Columns<'_>) -> Result<(MessageId, Entry), sqlx::Error> {
+    let (id, ordinal, shard) = columns.next()?;
+    let mut life = Life {
+        state: columns.next()?,
+        generation: columns.next()?,
+        attempt: columns.next()?,
+        due_at: columns.next()?,
+        eligible_at: columns.next()?,
+        expire_at: columns.next()?,
+        admitted_at: columns.next()?,
+        finished_at: None,
+        uncertain_attempts: 0,
+    };
+    let (status, error, place, action_generation) = columns.next()?;
+    life.uncertain_attempts = columns.next()?;
+    let entry = Entry {
+        ordinal,
+        shard,
+        before: (life.state, life.generation, life.attempt),
+        life,
+        status,
+        error,
+        place,
+        action_generation,
+        action_moved: false,
+        change: Change::Nothing,
+    };
+    Ok((id, entry))
+}
+
 /// The values of [`MOVE`], with which those of [`REMAKE`] begin.
 fn bind_moved(values: &mut Values, entry: &mut Entry) {
     let ((state, generation, attempt), life) = (entry.before, entry.life);
-    values.push(entry.ordinal).push(message_state_code(state)).push(i64::from(generation)).push(i64::from(attempt));
-    values.push(message_state_code(life.state)).push(i64::from(life.attempt)).time(life.eligible_at);
-    values.optional_time(life.admitted_at).push(entry.status.map(u32::from)).push(entry.error.take());
-    values.optional_time(life.finished_at).push(life.uncertain_attempts);
+    values.push(entry.ordinal).push(state).push(generation).push(attempt);
+    values.push(life.state).push(life.attempt).push(life.eligible_at);
+    values.push(life.admitted_at).push(entry.status).push(entry.error.take());
+    values.push(life.finished_at).push(life.uncertain_attempts);
 }
 
 async fn write_moved(unit: &mut Unit<'_>, entries: Vec<Entry>) -> Result<(), sqlx::Error> {
@@ -402,7 +403,7 @@ async fn write_remade(unit: &mut Unit<'_>, shards: &mut Shards, entries: Vec<Ent
     let written = REMAKE
         .execute(&mut unit.connection, placed, |values, (seq, mut entry)| {
             bind_moved(values, &mut entry);
-            values.push(seq).push(entry.life.generation).time(entry.life.due_at);
+            values.push(seq).push(entry.life.generation).push(entry.life.due_at);
             values.push(if entry.change == Change::Begun { seq } else { entry.place });
         })
         .await?;

@@ -13,6 +13,7 @@ use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::store::engine::dialect::{Conflict, Lock};
+use crate::store::engine::row::FromColumns;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
 use crate::store::error::StoreError;
@@ -103,7 +104,7 @@ pub(in crate::store) async fn ensure_namespaces(
     let names = requests.into_iter().flat_map(|(names, now)| names.into_iter().map(move |name| (name, now))).collect();
     INSERT_NAMESPACES
         .execute(&mut unit.connection, names, |values, (name, now)| {
-            values.push(name.as_str()).time(now);
+            values.push(&name).push(now);
         })
         .await?;
     Ok(answers)
@@ -121,7 +122,7 @@ pub(in crate::store) async fn store_chunks(
     }
     STORE_CHUNK
         .execute(&mut unit.connection, chunks, |values, chunk| {
-            values.push(chunk.digest.as_slice()).push(chunk.position).time(chunk.now).bytes(chunk.bytes);
+            values.push(chunk.digest).push(chunk.position).push(chunk.now).push(chunk.bytes);
         })
         .await?;
     Ok(answers)
@@ -146,33 +147,21 @@ async fn install_one(
     let Installation { pack, digest, manifest, component_digest, component_bytes, installing, now } = installation;
     CREATE_PACK
         .execute(&mut unit.connection, vec![pack.clone()], |values, pack| {
-            values.push(pack.as_str()).push(NONE_ACTIVE);
+            values.push(&pack).push(NONE_ACTIVE);
         })
         .await?;
     lock_pack(unit, &pack).await?;
-    let numbers = values![pack.as_str(), digest.as_slice(), pack.as_str()];
-    let row = unit.connection.fetch_one(NUMBERS, numbers).await?;
-    let known = row.optional_unsigned_32(0)?;
-    let last = row.optional_unsigned_32(1)?;
+    let (known, last): (Option<u32>, Option<u32>) =
+        unit.connection.read_one(NUMBERS, values![&pack, digest, &pack]).await?;
     let number = known.unwrap_or_else(|| last.unwrap_or(0) + 1);
     if known.is_none() {
-        let stored =
-            unit.connection.fetch_one(STORED_BYTES, values![component_digest.as_slice()]).await?.unsigned(0)?;
+        let stored: u64 = unit.connection.read_one(STORED_BYTES, values![component_digest]).await?;
         if stored != component_bytes {
             return Ok(Err(StoreError::Unavailable(format!(
                 "{stored} of the component's {component_bytes} bytes are stored: install it again"
             ))));
         }
-        let bytes = i64::try_from(component_bytes).unwrap_or(i64::MAX);
-        let generation = values![
-            pack.as_str(),
-            number,
-            digest.as_slice(),
-            now.as_millis(),
-            manifest,
-            component_digest.as_slice(),
-            bytes
-        ];
+        let generation = values![&pack, number, digest, now, manifest, component_digest, component_bytes];
         unit.connection.execute(INSERT_GENERATION, generation).await?;
     }
     let number = GenerationNumber(number);
@@ -200,7 +189,7 @@ async fn activate_one(unit: &mut Unit<'_>, activation: Activation) -> Result<Act
     let Some(active) = lock_pack(unit, &pack).await? else { return Ok(Activated::NotFound) };
     let active = Some(GenerationNumber(active)).filter(|active| active.0 != NONE_ACTIVE);
     if let Some(number) = number
-        && unit.connection.fetch_optional(EXISTS, values![pack.as_str(), number.0]).await?.is_none()
+        && unit.connection.fetch_optional(EXISTS, values![&pack, number]).await?.is_none()
     {
         return Ok(Activated::NotFound);
     }
@@ -217,9 +206,9 @@ async fn activate_one(unit: &mut Unit<'_>, activation: Activation) -> Result<Act
 /// Holds a pack's row until the transaction ends. Returns what is in it, if there is such a pack.
 async fn lock_pack(unit: &mut Unit<'_>, pack: &PackName) -> Result<Option<u32>, sqlx::Error> {
     let bind = |values: &mut Values, pack: PackName| {
-        values.push(pack.as_str());
+        values.push(&pack);
     };
-    let found = LOCK_PACK.fetch(&mut unit.connection, vec![pack.clone()], bind, |row| row.unsigned_32(0)).await?;
+    let found = LOCK_PACK.fetch(&mut unit.connection, vec![pack.clone()], bind, FromColumns::read).await?;
     Ok(found.into_iter().next())
 }
 
@@ -230,9 +219,9 @@ async fn set_active(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let code = number.map_or(NONE_ACTIVE, |number| number.0);
-    unit.connection.execute(SET_ACTIVE, values![code, pack.as_str()]).await?;
+    unit.connection.execute(SET_ACTIVE, values![code, pack]).await?;
     if let Some(number) = number {
-        unit.connection.execute(SET_ACTIVATED_AT, values![now.as_millis(), pack.as_str(), number.0]).await?;
+        unit.connection.execute(SET_ACTIVATED_AT, values![now, pack, number]).await?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::sql;
-use crate::store::engine::connection::Row;
+use crate::store::engine::row::{Columns, FromColumns, Sum};
 use crate::store::engine::values::values;
 use crate::store::writer::Control;
 use crate::store::{Store, StoreError};
@@ -166,12 +166,7 @@ impl Store {
     /// The active generations, and others that unfinished WorkItems or actions refer to, by pack and number.
     pub async fn serving_generations(&self) -> Result<Vec<ServingGeneration>, StoreError> {
         let mut reader = self.reader().await?;
-        let rows = reader.connection().fetch_all(SERVING, values![]).await?;
-        let serving = rows.iter().map(|row| {
-            let number = row.generation(1)?;
-            Ok(ServingGeneration { pack: row.name(0)?, number, active: row.value(2)? })
-        });
-        serving.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        Ok(reader.connection().read_all(SERVING, values![]).await?)
     }
 
     /// One generation.
@@ -181,8 +176,7 @@ impl Store {
         number: GenerationNumber,
     ) -> Result<Option<Generation>, StoreError> {
         let mut reader = self.reader().await?;
-        let row = reader.connection().fetch_optional(GENERATION, values![pack.as_str(), number.0]).await?;
-        Ok(row.as_ref().map(generation).transpose()?)
+        Ok(reader.connection().read_optional(GENERATION, values![pack, number]).await?)
     }
 
     /// The generation that has this pack file.
@@ -192,43 +186,38 @@ impl Store {
         digest: [u8; 32],
     ) -> Result<Option<GenerationNumber>, StoreError> {
         let mut reader = self.reader().await?;
-        let numbers = values![pack.as_str(), digest.as_slice(), pack.as_str()];
-        let row = reader.connection().fetch_one(NUMBERS, numbers).await?;
-        Ok(row.optional_unsigned_32(0)?.map(GenerationNumber))
+        let numbers = values![pack, digest, pack];
+        let (known, _): (_, Option<GenerationNumber>) = reader.connection().read_one(NUMBERS, numbers).await?;
+        Ok(known)
     }
 
     /// The generations of a pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
     pub async fn generations(&self, pack: &PackName) -> Result<Vec<Generation>, StoreError> {
         let mut reader = self.reader().await?;
-        let listed = values![pack.as_str(), pack.as_str(), GENERATIONS_SHOWN_MAX];
-        let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
-        rows.iter().map(generation).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        let listed = values![pack, pack, GENERATIONS_SHOWN_MAX];
+        Ok(reader.connection().read_all(GENERATIONS, listed).await?)
     }
 
     /// All generations with what refers to them, by pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
     pub async fn list_generations(&self, pack: Option<&PackName>) -> Result<Vec<GenerationStatus>, StoreError> {
         let mut reader = self.reader().await?;
-        let name = pack.map(|pack| pack.as_str().to_owned());
-        let listed = values![name.clone(), name.clone(), GENERATIONS_SHOWN_MAX];
-        let rows = reader.connection().fetch_all(GENERATIONS, listed).await?;
-        let mut unfinished: BTreeMap<(PackName, u32), BTreeMap<WorkState, u64>> = BTreeMap::new();
-        for row in reader.connection().fetch_all(UNFINISHED, values![name.clone(), name]).await? {
-            let count = row.sum(3)?;
+        let mut connection = reader.connection();
+        let listed = values![pack, pack, GENERATIONS_SHOWN_MAX];
+        let generations: Vec<Generation> = connection.read_all(GENERATIONS, listed).await?;
+        let mut unfinished: BTreeMap<(PackName, GenerationNumber), BTreeMap<WorkState, u64>> = BTreeMap::new();
+        for (key, state, Sum(count)) in connection.read_all(UNFINISHED, values![pack, pack]).await? {
             if count > 0 {
-                unfinished.entry((row.name(0)?, row.unsigned_32(1)?)).or_default().insert(row.work_state(2)?, count);
+                unfinished.entry(key).or_default().insert(state, count);
             }
         }
-        let mut actions: BTreeMap<(PackName, u32), u64> = BTreeMap::new();
-        for row in reader.connection().fetch_all(ACTIONS, values![]).await? {
-            actions.insert((row.name(0)?, row.unsigned_32(1)?), row.unsigned(2)?);
-        }
-        let statuses = rows.iter().map(|row| {
-            let generation = generation(row)?;
-            let key = (generation.pack.clone(), generation.number.0);
+        let actions = connection.read_all::<((PackName, GenerationNumber), u64)>(ACTIONS, values![]).await?;
+        let mut actions: BTreeMap<_, _> = actions.into_iter().collect();
+        let status = |generation: Generation| {
+            let key = (generation.pack.clone(), generation.number);
             let unfinished = unfinished.remove(&key).unwrap_or_default();
-            Ok(GenerationStatus { generation, unfinished, actions: actions.remove(&key).unwrap_or(0) })
-        });
-        statuses.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+            GenerationStatus { generation, unfinished, actions: actions.remove(&key).unwrap_or(0) }
+        };
+        Ok(generations.into_iter().map(status).collect())
     }
 
     /// A generation's component, compared with its digest.
@@ -237,12 +226,10 @@ impl Store {
         let mut component = BytesMut::new();
         let mut reader = self.reader().await?;
         for first in (0..).step_by(usize::try_from(CHUNKS_PER_READ).unwrap_or(1)) {
-            let chunks = values![generation.component_digest.as_slice(), first, first + CHUNKS_PER_READ];
-            let rows = reader.connection().fetch_all(CHUNKS, chunks).await?;
-            for row in &rows {
-                component.extend_from_slice(&row.blob(0)?);
-            }
-            if rows.is_empty() || component.len() >= expected {
+            let values = values![generation.component_digest, first, first + CHUNKS_PER_READ];
+            let chunks: Vec<Bytes> = reader.connection().read_all(CHUNKS, values).await?;
+            chunks.iter().for_each(|chunk| component.extend_from_slice(chunk));
+            if chunks.is_empty() || component.len() >= expected {
                 break;
             }
         }
@@ -314,16 +301,24 @@ pub(super) const NUMBERS: &str = "\
 const CHUNKS: &str =
     "SELECT bytes FROM component_chunk WHERE digest = ? AND position >= ? AND position < ? ORDER BY position";
 
-fn generation(row: &Row) -> Result<Generation, sqlx::Error> {
-    Ok(Generation {
-        pack: row.name(0)?,
-        number: row.generation(1)?,
-        active: row.value(2)?,
-        digest: row.digest(3)?,
-        component_digest: row.digest(4)?,
-        component_bytes: row.unsigned(5)?,
-        installed_at: row.time(6)?,
-        activated_at: row.optional_time(7)?,
-        manifest: row.value(8)?,
-    })
+impl FromColumns for ServingGeneration {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self { pack: columns.next()?, number: columns.next()?, active: columns.next()? })
+    }
+}
+
+impl FromColumns for Generation {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            pack: columns.next()?,
+            number: columns.next()?,
+            active: columns.next()?,
+            digest: columns.next()?,
+            component_digest: columns.next()?,
+            component_bytes: columns.next()?,
+            installed_at: columns.next()?,
+            activated_at: columns.next()?,
+            manifest: columns.next()?,
+        })
+    }
 }

@@ -6,8 +6,8 @@
 
 use super::{ShardId, ShardLease, Shards};
 use crate::model::time::Timestamp;
-use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Conflict;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
@@ -55,8 +55,7 @@ impl Store {
     /// What tells this store from every other one.
     pub async fn identity(&self) -> Result<[u8; 16], StoreError> {
         let mut reader = self.reader().await?;
-        let row = reader.connection().fetch_one("SELECT id FROM store_identity", values![]).await?;
-        Ok(row.bytes_16(0)?)
+        Ok(reader.connection().read_one("SELECT id FROM store_identity", values![]).await?)
     }
 
     /// Has a checkpoint count, and of the older ones as many as make `kept_max` with it. Returns those that count then,
@@ -83,7 +82,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
         let text = OF_SHARD.of(connection.engine());
-        Ok(read(&connection.fetch_all(text, values![u32::from(shard.0), LISTED_MAX]).await?)?)
+        Ok(connection.read_all(text, values![shard, LISTED_MAX]).await?)
     }
 
     /// Every checkpoint that counts: by shard, the newest first.
@@ -91,7 +90,7 @@ impl Store {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
         let text = ALL.of(connection.engine());
-        Ok(read(&connection.fetch_all(text, values![LISTED_MAX]).await?)?)
+        Ok(connection.read_all(text, values![LISTED_MAX]).await?)
     }
 }
 
@@ -136,34 +135,28 @@ async fn change_one(unit: &mut Unit<'_>, shard: ShardId, change: Change) -> Resu
         Change::Forget => 0,
     };
     let text = OF_SHARD.of(unit.connection.engine());
-    let mut rows = read(&unit.connection.fetch_all(text, values![u32::from(shard.0), LISTED_MAX]).await?)?;
+    let mut rows: Vec<CheckpointRow> = unit.connection.read_all(text, values![shard, LISTED_MAX]).await?;
     for row in rows.split_off(rows.len().min(kept_max)) {
-        let key = values![u32::from(row.shard.0), stored(row.epoch), stored(row.number)];
-        unit.connection.execute(DROP, key).await?;
+        unit.connection.execute(DROP, values![row.shard, row.epoch, row.number]).await?;
     }
     Ok(rows)
 }
 
 fn bind(values: &mut Values, row: CheckpointRow) {
-    values.push(u32::from(row.shard.0)).push(stored(row.epoch)).push(stored(row.number));
-    values.push(stored(row.applied)).push(stored(row.bytes)).push(&row.digest[..]).time(row.created_at);
+    values.push(row.shard).push(row.epoch).push(row.number);
+    values.push(row.applied).push(row.bytes).push(row.digest).push(row.created_at);
 }
 
-fn stored(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn read(rows: &[Row]) -> Result<Vec<CheckpointRow>, sqlx::Error> {
-    let one = |row: &Row| {
-        Ok(CheckpointRow {
-            shard: ShardId(row.unsigned_16(0)?),
-            epoch: row.unsigned(1)?,
-            number: row.unsigned(2)?,
-            applied: row.unsigned(3)?,
-            bytes: row.unsigned(4)?,
-            digest: row.digest(5)?,
-            created_at: row.time(6)?,
+impl FromColumns for CheckpointRow {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            shard: columns.next()?,
+            epoch: columns.next()?,
+            number: columns.next()?,
+            applied: columns.next()?,
+            bytes: columns.next()?,
+            digest: columns.next()?,
+            created_at: columns.next()?,
         })
-    };
-    rows.iter().map(one).collect()
+    }
 }

@@ -11,10 +11,11 @@ use crate::model::destination::DESTINATIONS_SET_MAX;
 use crate::model::names::DestinationName;
 use crate::model::time::Timestamp;
 use crate::store::engine::codes::sql;
-use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::connection::Connection;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::{Statement, Text};
-use crate::store::engine::values::values;
+use crate::store::engine::values::{Values, values};
 use crate::store::shards::ShardId;
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit, all_written};
@@ -102,7 +103,7 @@ impl Store {
     pub async fn destinations_version(&self) -> Result<u64, StoreError> {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
-            let version = reader.connection().fetch_one(VERSION, values![]).await?.unsigned(0)?;
+            let version = reader.connection().read_one(VERSION, values![]).await?;
             reader.is_answered();
             Ok(version)
         };
@@ -153,9 +154,7 @@ impl Store {
         let mut connection = reader.connection();
         let engine = connection.engine();
         let text = engine.pick(&OPEN_SQLITE, &OPEN_MYSQL).of(engine);
-        let rows = connection.fetch_all(text, values![u32::from(shard.0), after, SCANNED_PER_READ]).await?;
-        let read = |row: &Row| Ok((row.value(0)?, row.value(1)?));
-        let seen = rows.iter().map(read).collect::<Result<_, sqlx::Error>>()?;
+        let seen = connection.read_all(text, values![shard, after, SCANNED_PER_READ]).await?;
         reader.is_answered();
         Ok(seen)
     }
@@ -194,18 +193,20 @@ static OPEN_MYSQL: Text =
 
 /// Every destination, removed ones too. There are no more than a change makes.
 pub(in crate::store) async fn all(connection: &mut Connection<'_>) -> Result<Vec<DestinationRow>, sqlx::Error> {
-    let rows = connection.fetch_all(ALL, values![]).await?;
-    let one = |row: &Row| {
-        Ok(DestinationRow {
-            name: row.name(0)?,
-            document: row.value(1)?,
-            version: row.unsigned(2)?,
-            removed: row.value::<i64>(3)? != 0,
-            created_at: row.time(4)?,
-            changed_at: row.time(5)?,
+    connection.read_all(ALL, values![]).await
+}
+
+impl FromColumns for DestinationRow {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            name: columns.next()?,
+            document: columns.next()?,
+            version: columns.next()?,
+            removed: columns.next::<i64>()? != 0,
+            created_at: columns.next()?,
+            changed_at: columns.next()?,
         })
-    };
-    rows.iter().map(one).collect()
+    }
 }
 
 /// Changes destinations, in order.
@@ -221,15 +222,8 @@ pub(in crate::store) async fn apply(
 }
 
 async fn apply_one(unit: &mut Unit<'_>, change: DestinationChange) -> Result<DestinationChanged, sqlx::Error> {
-    let head = LOCK_HEAD.fetch(
-        &mut unit.connection,
-        vec![HEAD],
-        |values, id| {
-            values.push(id);
-        },
-        |row| row.unsigned(0),
-    );
-    let head = head.await?.first().copied().unwrap_or(0);
+    let head = LOCK_HEAD.fetch(&mut unit.connection, vec![HEAD], Values::only, u64::read).await?;
+    let head = head.first().copied().unwrap_or(0);
     // What is read from here on is what is there now, and stays so: nobody changes a destination without the head.
     let rows = all(&mut unit.connection).await?;
     let row = rows.iter().find(|row| row.name == change.name);
@@ -238,27 +232,21 @@ async fn apply_one(unit: &mut Unit<'_>, change: DestinationChange) -> Result<Des
         return Ok(DestinationChanged::Stale(stands));
     }
     let version = head + 1;
-    let [new, old] = [version, row.map_or(0, |row| row.version)].map(|version| i64::try_from(version).unwrap_or(0));
-    let (name, now) = (change.name.as_str(), change.now);
+    let (new, old) = (version, row.map_or(0, |row| row.version));
+    let (name, now) = (&change.name, change.now);
     let written = match (change.wish, row) {
         (DestinationWish::Set(_), None) if rows.len() >= DESTINATIONS_SET_MAX => {
             return Ok(DestinationChanged::TooMany);
         }
         (DestinationWish::Remove | DestinationWish::Forget, None) => return Ok(DestinationChanged::NotFound),
         (DestinationWish::Set(document), None) => {
-            let mut values = values![name, document, new];
-            values.time(now).time(now);
-            unit.connection.execute(INSERT, values).await?
+            unit.connection.execute(INSERT, values![name, document, new, now, now]).await?
         }
         (DestinationWish::Set(document), Some(_)) => {
-            let mut values = values![document, new, false];
-            values.time(now).push(name).push(old);
-            unit.connection.execute(UPDATE, values).await?
+            unit.connection.execute(UPDATE, values![document, new, false, now, name, old]).await?
         }
         (DestinationWish::Remove, Some(row)) => {
-            let mut values = values![row.document.as_str(), new, true];
-            values.time(now).push(name).push(old);
-            unit.connection.execute(UPDATE, values).await?
+            unit.connection.execute(UPDATE, values![row.document.as_str(), new, true, now, name, old]).await?
         }
         (DestinationWish::Forget, Some(_)) => unit.connection.execute(DELETE, values![name, old]).await?,
     };

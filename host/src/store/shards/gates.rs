@@ -5,8 +5,9 @@ use crate::model::destination_lane::Gate;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::store::engine::dialect::Conflict;
+use crate::store::engine::row::{Column, Columns, FromColumns};
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values};
+use crate::store::engine::values::{Value, Values, values};
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{Store, StoreError};
@@ -65,23 +66,11 @@ impl Store {
     pub async fn gates(&self) -> Result<Vec<GateRow>, StoreError> {
         let read = async {
             let mut reader = self.reader().await?.in_doubt();
-            let rows = reader.connection().fetch_all(GATES, values![GATES_MAX]).await?;
+            let rows = reader.connection().read_all(GATES, values![GATES_MAX]).await?;
             reader.is_answered();
             Ok(rows)
         };
-        let rows = self.bounded(read).await?;
-        let gate = |row: &crate::store::engine::connection::Row| {
-            let namespace: String = row.value(1)?;
-            Ok(GateRow {
-                destination: row.name(0)?,
-                namespace: if namespace.is_empty() { None } else { Some(row.name(1)?) },
-                // Whatever else it may say: not open.
-                gate: if row.value::<i64>(2)? == gate_code(Gate::Paused) { Gate::Paused } else { Gate::Closed },
-                reason: row.value(3)?,
-                changed_at: row.time(4)?,
-            })
-        };
-        Ok(rows.iter().map(gate).collect::<Result<_, sqlx::Error>>()?)
+        self.bounded(read).await
     }
 }
 
@@ -97,11 +86,49 @@ static INSERT: Statement = Statement::insert(
     Conflict::Keep("destination, namespace"),
 );
 
-const fn gate_code(gate: Gate) -> i64 {
-    match gate {
-        Gate::Open => 0,
-        Gate::Paused => 1,
-        Gate::Closed => 2,
+impl FromColumns for GateRow {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            destination: columns.next()?,
+            namespace: columns.next::<Whose>()?.0,
+            gate: columns.next()?,
+            reason: columns.next()?,
+            changed_at: columns.next()?,
+        })
+    }
+}
+
+/// The namespace of a gate; the empty text for the gate of a whole destination.
+struct Whose(Option<Namespace>);
+
+impl Column for Whose {
+    type Stored<'r> = &'r str;
+
+    fn of_stored(stored: &str) -> Result<Self, sqlx::Error> {
+        Ok(Self(if stored.is_empty() { None } else { Some(Namespace::of_stored(stored)?) }))
+    }
+}
+
+const PAUSED: i64 = 1;
+const CLOSED: i64 = 2;
+
+impl Column for Gate {
+    type Stored<'r> = i64;
+
+    fn of_stored(stored: i64) -> Result<Self, sqlx::Error> {
+        // Whatever else it may say: not open.
+        Ok(if stored == PAUSED { Gate::Paused } else { Gate::Closed })
+    }
+}
+
+impl From<Gate> for Value {
+    fn from(gate: Gate) -> Self {
+        match gate {
+            // Has no row.
+            Gate::Open => Value::Integer(0),
+            Gate::Paused => Value::Integer(PAUSED),
+            Gate::Closed => Value::Integer(CLOSED),
+        }
     }
 }
 
@@ -117,7 +144,7 @@ pub(in crate::store) async fn apply(unit: &mut Unit<'_>, changes: Vec<GateChange
 
 async fn set(unit: &mut Unit<'_>, change: GateChange) -> Result<(), sqlx::Error> {
     unit.gates_changed = true;
-    let destination = change.destination.as_str();
+    let destination = &change.destination;
     let namespace = change.namespace.as_ref().map_or("", |namespace| namespace.as_str());
     match (change.by, change.gate, namespace) {
         (SetBy::Destination, _, _) => {}
@@ -128,9 +155,9 @@ async fn set(unit: &mut Unit<'_>, change: GateChange) -> Result<(), sqlx::Error>
         return Ok(());
     }
     let bind = |values: &mut Values, change: GateChange| {
-        values.push(change.destination.as_str());
+        values.push(&change.destination);
         values.push(change.namespace.as_ref().map_or("", |namespace| namespace.as_str()));
-        values.push(gate_code(change.gate)).push(change.reason).time(change.now);
+        values.push(change.gate).push(change.reason).push(change.now);
     };
     INSERT.write(&mut unit.connection, vec![change], bind).await?;
     Ok(())

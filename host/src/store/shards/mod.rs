@@ -18,10 +18,10 @@ use crate::model::hash::fnv1a;
 use crate::model::ids::RuntimeId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
-use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Column, Columns, FromColumns};
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::values;
+use crate::store::engine::values::{Value, Values, values};
 use crate::store::writer::Control;
 use crate::store::writer::unit::Unit;
 use crate::store::{Store, StoreError};
@@ -29,6 +29,20 @@ use crate::store::{Store, StoreError};
 /// A Delay Shard's number, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+impl Column for ShardId {
+    type Stored<'r> = i64;
+
+    fn of_stored(stored: i64) -> Result<Self, sqlx::Error> {
+        u16::of_stored(stored).map(Self)
+    }
+}
+
+impl From<ShardId> for Value {
+    fn from(shard: ShardId) -> Self {
+        shard.0.into()
+    }
+}
 
 /// A shard as the store knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +57,18 @@ pub struct ShardRow {
     pub lease_until: Timestamp,
     /// The last change of its messages.
     pub last_seq: u64,
+}
+
+impl FromColumns for ShardRow {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            shard: columns.next()?,
+            owner: columns.next()?,
+            epoch: columns.next()?,
+            lease_until: columns.next()?,
+            last_seq: columns.next()?,
+        })
+    }
 }
 
 /// Proof of owning a shard.
@@ -71,17 +97,7 @@ impl Store {
     pub async fn shards(&self) -> Result<Vec<ShardRow>, StoreError> {
         let mut reader = self.reader().await?;
         let text = "SELECT id, owner, epoch, lease_until, last_seq FROM shard ORDER BY id";
-        let rows = reader.connection().fetch_all(text, values![]).await?;
-        let shard = |row: &Row| {
-            Ok(ShardRow {
-                shard: ShardId(row.unsigned_16(0)?),
-                owner: row.optional_bytes_16(1)?.map(RuntimeId::from_bytes),
-                epoch: row.unsigned(2)?,
-                lease_until: row.time(3)?,
-                last_seq: row.unsigned(4)?,
-            })
-        };
-        Ok(rows.iter().map(shard).collect::<Result<_, sqlx::Error>>()?)
+        Ok(reader.connection().read_all(text, values![]).await?)
     }
 
     /// Becomes a shard's owner if it has none whose lease still holds. A runtime that owns it already gets a new epoch.
@@ -218,19 +234,11 @@ impl Shards {
     /// Loads these shards' rows, and keeps everybody else from changing them until the transaction ends.
     pub(super) async fn load(unit: &mut Unit<'_>, ids: BTreeSet<ShardId>) -> Result<Self, sqlx::Error> {
         let rows = LOAD
-            .fetch(
-                &mut unit.connection,
-                ids.into_iter().collect(),
-                |values, shard| {
-                    values.push(i64::from(shard.0));
-                },
-                |row| {
-                    let owner = row.optional_bytes_16(1)?.map(RuntimeId::from_bytes);
-                    let ownership = Ownership { owner, epoch: row.unsigned(2)?, until: row.time(3)? };
-                    let id = ShardId(row.unsigned_16(0)?);
-                    Ok((id, StoredShard { ownership, last_seq: row.value(4)?, changed: false }))
-                },
-            )
+            .fetch(&mut unit.connection, ids.into_iter().collect(), Values::only, |columns| {
+                let (id, owner, epoch, until) = columns.next()?;
+                let ownership = Ownership { owner, epoch, until };
+                Ok((id, StoredShard { ownership, last_seq: columns.next()?, changed: false }))
+            })
             .await?;
         Ok(Self(rows.into_iter().collect()))
     }
@@ -263,8 +271,7 @@ impl Shards {
         let changed = self.0.into_iter().filter(|(_, row)| row.changed).collect();
         SAVE.write(&mut unit.connection, changed, |values, (shard, row)| {
             let Ownership { owner, epoch, until } = row.ownership;
-            values.push(i64::from(shard.0)).optional_id(owner.as_ref().map(RuntimeId::as_bytes));
-            values.push(i64::try_from(epoch).expect("epochs rise by one")).time(until).push(row.last_seq);
+            values.push(shard).push(owner).push(epoch).push(until).push(row.last_seq);
         })
         .await?;
         Ok(())

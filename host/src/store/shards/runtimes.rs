@@ -69,17 +69,16 @@ pub(in crate::store) async fn apply(
         let id = presence.runtime;
         let live_until = now + presence.duration;
         SAY.write(&mut unit.connection, vec![(id, live_until)], |values, (id, live_until)| {
-            values.push(&id.as_bytes()[..]).time(live_until);
+            values.push(id).push(live_until);
         })
         .await?;
-        let known = unit.connection.fetch_all(KNOWN, values![RUNTIMES_MAX]).await?;
+        let known: Vec<(RuntimeId, Timestamp)> = unit.connection.read_all(KNOWN, values![RUNTIMES_MAX]).await?;
         let mut live = Vec::with_capacity(known.len());
-        for row in known {
-            let (id, until) = (RuntimeId::from_bytes(row.bytes_16(0)?), row.time(1)?);
+        for (id, until) in known {
             if until > now {
                 live.push(id);
             } else if until + presence.duration * REMEMBERED < now && id != presence.runtime {
-                unit.connection.execute(FORGET, values![&id.as_bytes()[..]]).await?;
+                unit.connection.execute(FORGET, values![id]).await?;
             }
         }
         answers.push(Ok(Runtimes { live, withdrawn: withdrawals::current(unit, now).await? }));

@@ -3,17 +3,19 @@
 //! A withdrawal is no lease and takes none away: it only decides who tries to have the shard. The runtime that
 //! withdraws says so here, where all of them see it, and the shard's place is with another one from then on.
 
+use std::time::Duration;
+
 use super::ShardId;
 use crate::model::failure;
 use crate::model::ids::RuntimeId;
 use crate::model::time::Timestamp;
 use crate::store::engine::dialect::Conflict;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::values;
 use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{Store, StoreError};
-use std::time::Duration;
 
 /// Withdrawals that are told of: more than there are shards times runtimes with a broken disk.
 const WITHDRAWALS_MAX: u32 = 4_096;
@@ -58,8 +60,7 @@ impl Store {
     /// Every withdrawal, those that are over but not forgotten yet as well.
     pub async fn withdrawals(&self) -> Result<Vec<Withdrawal>, StoreError> {
         let mut reader = self.reader().await?;
-        let rows = reader.connection().fetch_all(KNOWN, values![WITHDRAWALS_MAX]).await?;
-        Ok(read(&rows)?)
+        Ok(reader.connection().read_all(KNOWN, values![WITHDRAWALS_MAX]).await?)
     }
 }
 
@@ -77,7 +78,7 @@ pub(in crate::store) async fn apply(unit: &mut Unit<'_>, wishes: Vec<Withdraw>) 
         forget(unit, shard, runtime).await?;
         let row = Withdrawal { shard, runtime, until, reason };
         SAY.write(&mut unit.connection, vec![row], |values, row| {
-            values.push(u32::from(row.shard.0)).id(row.runtime.as_bytes()).time(row.until).push(row.reason);
+            values.push(row.shard).push(row.runtime).push(row.until).push(row.reason);
         })
         .await?;
         answers.push(Ok(()));
@@ -90,9 +91,9 @@ pub(in crate::store) async fn current(
     unit: &mut Unit<'_>,
     now: Timestamp,
 ) -> Result<Vec<(ShardId, RuntimeId)>, sqlx::Error> {
-    let rows = unit.connection.fetch_all(KNOWN, values![WITHDRAWALS_MAX]).await?;
+    let rows = unit.connection.read_all(KNOWN, values![WITHDRAWALS_MAX]).await?;
     let mut current = Vec::with_capacity(rows.len());
-    for Withdrawal { shard, runtime, until, .. } in read(&rows)? {
+    for Withdrawal { shard, runtime, until, .. } in rows {
         if until > now {
             current.push((shard, runtime));
         } else {
@@ -103,18 +104,11 @@ pub(in crate::store) async fn current(
 }
 
 async fn forget(unit: &mut Unit<'_>, shard: ShardId, runtime: RuntimeId) -> Result<(), sqlx::Error> {
-    let key = values![u32::from(shard.0), &runtime.as_bytes()[..]];
-    unit.connection.execute(FORGET, key).await.map(drop)
+    unit.connection.execute(FORGET, values![shard, runtime]).await.map(drop)
 }
 
-fn read(rows: &[crate::store::engine::connection::Row]) -> Result<Vec<Withdrawal>, sqlx::Error> {
-    let one = |row: &crate::store::engine::connection::Row| {
-        Ok(Withdrawal {
-            shard: ShardId(row.unsigned_16(0)?),
-            runtime: RuntimeId::from_bytes(row.bytes_16(1)?),
-            until: row.time(2)?,
-            reason: row.value(3)?,
-        })
-    };
-    rows.iter().map(one).collect()
+impl FromColumns for Withdrawal {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self { shard: columns.next()?, runtime: columns.next()?, until: columns.next()?, reason: columns.next()? })
+    }
 }

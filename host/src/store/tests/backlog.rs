@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::engine::values::values;
+use crate::store::work::materialize::WORK_TYPES_PER_EVENT;
 
 /// The first number of what is put here: far above what the store of a test hands out.
 const FIRST: u32 = 10_000_000;
@@ -52,10 +53,10 @@ impl Tampering {
             Shape::ManyLanes => (place.clone(), format!("{FIRST} + n"), 0),
             Shape::ManyFinished => (place.clone(), "NULL".to_owned(), 0),
         };
-        let state = work_state_code(shape.state());
+        let state = shape.state().code();
         let engine = self.connection().engine();
         let id = engine.pick("CAST(printf('%016d', n) AS BLOB)", "LPAD(n, 16, '0')");
-        let item = format!("({FIRST} + n) * 16 + 1");
+        let item = format!("({FIRST} + n) * {WORK_TYPES_PER_EVENT} + 1");
         let mut statements = vec![
             format!(
                 "INSERT INTO work_item (ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, \

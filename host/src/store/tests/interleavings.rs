@@ -68,9 +68,9 @@ async fn waits_for<A>(fixture: &Fixture, held: &str, one: impl Future<Output = A
         loop {
             let _alone = LOOKING.lock().await;
             crate::env::sleep(TRX_CACHE).await;
-            let rows = watcher.connection().fetch_all(ISOLATION, values![]).await.unwrap();
-            if let Some(row) = rows.first() {
-                return row.value::<String>(0).unwrap();
+            let isolation: Option<String> = watcher.connection().read_optional(ISOLATION, values![]).await.unwrap();
+            if let Some(isolation) = isolation {
+                return isolation;
             }
         }
     };

@@ -76,7 +76,7 @@ async fn rows_read(unit: &mut Unit<'_>) -> u64 {
     }
     let text = "SELECT CAST(sum(variable_value) AS SIGNED) FROM information_schema.session_status \
                 WHERE variable_name LIKE 'HANDLER_READ%'";
-    unit.connection.fetch_one(text, values![]).await.unwrap().unsigned(0).unwrap()
+    unit.connection.read_one(text, values![]).await.unwrap()
 }
 
 impl Fixture {

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use self::tamper::Tampering;
-use super::engine::codes::work_state_code;
+use super::engine::codes::Coded as _;
 use super::engine::dialect::Engine;
 use super::testing::{Fixture, LEASE, Loss, START, done, env, namespace, options, pack};
 use super::upkeep::{counters, coverage};

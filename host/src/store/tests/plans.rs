@@ -12,8 +12,8 @@ use crate::store::work::{claiming, draining, finalize, handoff, lane, projection
 /// What is done to tables: lists of values and their sorting are left out.
 async fn plan(tampering: &mut Tampering, text: &str) -> Vec<String> {
     let explain = format!("EXPLAIN QUERY PLAN {text}");
-    let rows = tampering.connection().fetch_all(&explain, values![]).await.unwrap();
-    let steps = rows.iter().map(|row| row.value::<String>(3).unwrap());
+    let rows: Vec<(i64, i64, i64, String)> = tampering.connection().read_all(&explain, values![]).await.unwrap();
+    let steps = rows.into_iter().map(|(_, _, _, step)| step);
     let tables = ["work_item", "waiting", "lane", "work_item_counter"];
     let mut steps: Vec<String> =
         steps.filter(|step| step.split(' ').nth(1).is_some_and(|name| tables.contains(&name))).collect();

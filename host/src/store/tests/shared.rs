@@ -81,8 +81,8 @@ async fn a_waiter_with_an_old_snapshot_converges_on_what_a_winner_repaired() {
         // The waiter sees an Event that has no WorkItem, and goes on seeing that.
         let mut connection = waiter.connection();
         connection.begin().await.unwrap();
-        let seen = connection.fetch_one("SELECT count(*) FROM work_item", values![]).await.unwrap();
-        assert_eq!(seen.value::<i64>(0).unwrap(), 0);
+        let seen: i64 = connection.read_one("SELECT count(*) FROM work_item", values![]).await.unwrap();
+        assert_eq!(seen, 0);
         let repaired = winner.delivery(vec![winner.event("d-45", Some("repo-0"), "d-45")]);
         assert!(matches!(winner.store.enqueue(repaired).await.unwrap(), Enqueued::Duplicate { .. }));
 
@@ -225,8 +225,8 @@ async fn a_user_who_may_not_write_any_more_is_a_confirmed_gap() {
     let rights = "SELECT, INSERT, DELETE, CREATE, ALTER, DROP, INDEX";
     root.execute(&format!("GRANT {rights} ON `{database}`.* TO {user}")).await;
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()";
-    let tables = root.connection().fetch_all(tables, values![]).await.unwrap();
-    for table in tables.iter().map(|row| row.value::<String>(0).unwrap()) {
+    let tables: Vec<String> = root.connection().read_all(tables, values![]).await.unwrap();
+    for table in tables {
         // The rights of tables count from the next statement on, those of databases from the next connection on.
         root.execute(&format!("GRANT UPDATE ON `{database}`.`{table}` TO {user}")).await;
     }

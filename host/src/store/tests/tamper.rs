@@ -55,7 +55,7 @@ impl Tampering {
     }
 
     pub(crate) async fn count(&mut self, query: &str) -> i64 {
-        self.connection().fetch_one(query, Values::default()).await.unwrap().value(0).unwrap()
+        self.connection().read_one(query, Values::default()).await.unwrap()
     }
 
     /// Keeps everybody from storing deliveries, until [`Tampering::let_go`].

@@ -195,8 +195,8 @@ impl Store {
             Engine::Sqlite => (&WRITES[..0], schema::latest_version()),
             Engine::MySql { .. } => (&WRITES[..], server::latest_version()),
         };
-        let version = match connection.fetch_one(VERSION, values![]).await {
-            Ok(row) => row.value::<i64>(0)?,
+        let version: i64 = match connection.read_one(VERSION, values![]).await {
+            Ok(version) => version,
             Err(error) => return gap(error),
         };
         if version < latest {
@@ -235,8 +235,7 @@ impl Store {
         let mut from = match watch.looked_to {
             Some(looked_to) => looked_to,
             None => {
-                let marked = connection.fetch_optional(MARKED, values![MARK_ID]).await?;
-                watch.marked = marked.map(|row| row.value(0)).transpose()?.unwrap_or(first);
+                watch.marked = connection.read_optional(MARKED, values![MARK_ID]).await?.unwrap_or(first);
                 watch.marked.max(first)
             }
         };

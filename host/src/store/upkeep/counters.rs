@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use super::transaction::in_transaction;
 use crate::env;
+use crate::model::message::MessageState;
+use crate::model::work_item::WorkState;
 use crate::store::engine::codes::sql;
-use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::connection::Connection;
 use crate::store::engine::dialect::Engine;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::values::{Values, values};
-use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS, Unit};
+use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS, Scope, Unit};
 use crate::store::{Store, StoreError};
 
 /// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may
@@ -94,38 +97,63 @@ async fn recount_held(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, 
             connection.fetch_all(hold, values![]).await?;
         }
     }
-    let rows = connection.fetch_all(MISCOUNTS, values![]).await?;
-    for row in &rows {
-        let missing = row.value::<i64>(6)? - row.value::<i64>(5)?;
-        let state: i64 = row.value(4)?;
-        if row.value::<i64>(0)? == WORK_ITEMS {
-            let (pack, work_type, generation): (&str, i64, i64) = (row.value(1)?, row.value(2)?, row.value(3)?);
-            let counter = (pack.to_owned(), work_type, generation, state);
-            let bind = |values: &mut Values, (pack, work_type, generation, state): (String, i64, i64, i64)| {
-                values.push(pack).push(work_type).push(generation).push(state).push(STRIPE).push(missing);
-            };
-            COUNT_WORK_ITEMS.write(connection, vec![counter], bind).await?;
-        } else {
-            let bind = |values: &mut Values, state: i64| {
-                values.push(state).push(STRIPE).push(missing);
-            };
-            COUNT_MESSAGES.write(connection, vec![state], bind).await?;
-        }
+    let miscounts: Vec<(Counter, i64, i64)> = connection.read_all(MISCOUNTS, values![]).await?;
+    for (counter, counted, rows) in &miscounts {
+        counter.add(connection, rows - counted).await?;
     }
-    rows.iter().map(miscount).collect()
+    Ok(miscounts.into_iter().map(Miscount::of).collect())
 }
 
 async fn look(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, sqlx::Error> {
-    connection.fetch_all(MISCOUNTS, values![]).await?.iter().map(miscount).collect()
+    Ok(connection.read_all(MISCOUNTS, values![]).await?.into_iter().map(Miscount::of).collect())
 }
 
-fn miscount(row: &Row) -> Result<Miscount, sqlx::Error> {
-    let of = if row.value::<i64>(0)? == WORK_ITEMS {
-        let (pack, work_type): (&str, _) = (row.value(1)?, row.work_type(2)?);
-        let (generation, state) = (row.unsigned_32(3)?, row.work_state(4)?);
-        format!("{} work items ({}) of generation {generation} of pack `{pack}`", state.as_str(), work_type.as_str())
-    } else {
-        format!("{} messages", row.message_state(4)?.as_str())
-    };
-    Ok(Miscount { of, counted: row.value(5)?, rows: row.value(6)? })
+/// A counter, over all of its stripes.
+enum Counter {
+    WorkItems(Scope, WorkState),
+    Messages(MessageState),
+}
+
+impl FromColumns for Counter {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        if columns.next::<i64>()? == WORK_ITEMS {
+            return Ok(Self::WorkItems(columns.next()?, columns.next()?));
+        }
+        columns.skip(3);
+        Ok(Self::Messages(columns.next()?))
+    }
+}
+
+impl Counter {
+    async fn add(&self, connection: &mut Connection<'_>, missing: i64) -> Result<(), sqlx::Error> {
+        match self {
+            Counter::WorkItems(scope, state) => {
+                let bind = |values: &mut Values, (scope, state): (&Scope, WorkState)| {
+                    values.append(scope.values());
+                    values.push(state).push(STRIPE).push(missing);
+                };
+                COUNT_WORK_ITEMS.write(connection, vec![(scope, *state)], bind).await
+            }
+            Counter::Messages(state) => {
+                let bind = |values: &mut Values, state: MessageState| {
+                    values.push(state).push(STRIPE).push(missing);
+                };
+                COUNT_MESSAGES.write(connection, vec![*state], bind).await
+            }
+        }
+    }
+}
+
+impl Miscount {
+    fn of((counter, counted, rows): (Counter, i64, i64)) -> Self {
+        let of = match counter {
+            Counter::WorkItems(Scope { pack, work_type, generation }, state) => format!(
+                "{} work items ({}) of generation {generation} of pack `{pack}`",
+                state.as_str(),
+                work_type.as_str()
+            ),
+            Counter::Messages(state) => format!("{} messages", state.as_str()),
+        };
+        Self { of, counted, rows }
+    }
 }

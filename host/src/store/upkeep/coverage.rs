@@ -14,15 +14,16 @@ use crate::model::pack::{Coalescing, GenerationNumber};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::store::StoreError;
-use crate::store::engine::codes::work_type_code;
-use crate::store::engine::connection::{Connection, Row, database_now};
+use crate::store::engine::codes::sql;
+use crate::store::engine::connection::{Connection, database_now};
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
 use crate::store::work::lane::Lanes;
 use crate::store::work::materialize::{
-    PlannedWorkItem, WORK_TYPE, WORK_TYPES_PER_EVENT, coalesces, delivery_lane, projection, store_work_items,
+    PlannedWorkItem, WORK_TYPE, coalesces, ordinal_of, projection, store_work_items,
 };
 use crate::store::writer::authority::Authority;
 use crate::store::writer::unit::{Scope, Unit};
@@ -76,24 +77,24 @@ const MANIFEST: &str = "SELECT manifest FROM generation WHERE pack = ? AND numbe
 
 const BOUNDS: &str = "SELECT min(ordinal), max(ordinal) FROM event";
 
-const GAP: &str = "\
-    SELECT event.ordinal, event.id FROM event LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 \
-    WHERE event.ordinal >= ? AND event.ordinal < ? AND work_item.ordinal IS NULL ORDER BY event.ordinal";
+const GAP: &str = sql!(
+    "\
+    SELECT event.ordinal, event.id FROM event LEFT JOIN work_item ON work_item.ordinal = {delivered_item} \
+    WHERE event.ordinal >= ? AND event.ordinal < ? AND work_item.ordinal IS NULL ORDER BY event.ordinal"
+);
 
-macro_rules! uncovered {
-    () => {
-        "SELECT event.ordinal, event.id, event.namespace, event.source_key, receipt.pack, receipt.generation, \
-         event.route, receipt.delivery_lane FROM wanted \
-         CROSS JOIN event ON event.ordinal = wanted.ordinal CROSS JOIN receipt ON receipt.ordinal = event.receipt \
-         LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1 WHERE work_item.ordinal IS NULL"
-    };
-}
+const UNCOVERED: &str = sql!(
+    "SELECT event.ordinal, event.id, event.namespace, event.source_key, receipt.pack, receipt.generation, \
+     event.route, receipt.delivery_lane FROM wanted \
+     CROSS JOIN event ON event.ordinal = wanted.ordinal CROSS JOIN receipt ON receipt.ordinal = event.receipt \
+     LEFT JOIN work_item ON work_item.ordinal = {delivered_item} WHERE work_item.ordinal IS NULL"
+);
 
 /// What a transaction sees: enough to know whose rows to hold.
-static SEEN: Statement = Statement::select("(ordinal)", uncovered!());
+static SEEN: Statement = Statement::select("(ordinal)", UNCOVERED);
 
 /// What is there now, and what is not there stays so until the transaction ends.
-static CURRENT: Statement = Statement::lock("(ordinal)", uncovered!(), Lock::Update);
+static CURRENT: Statement = Statement::lock("(ordinal)", UNCOVERED, Lock::Update);
 
 /// An Event without a WorkItem.
 pub(in crate::store) struct Uncovered {
@@ -152,8 +153,7 @@ async fn windows(connection: &mut Connection<'_>) -> Result<impl Iterator<Item =
 
 /// The ordinals of the first and the last Event.
 pub(in crate::store) async fn bounds(connection: &mut Connection<'_>) -> Result<Option<(i64, i64)>, StoreError> {
-    let row = connection.fetch_one(BOUNDS, values![]).await?;
-    let (first, last): (Option<i64>, Option<i64>) = (row.value(0)?, row.value(1)?);
+    let (first, last): (Option<i64>, Option<i64>) = connection.read_one(BOUNDS, values![]).await?;
     Ok(first.zip(last))
 }
 
@@ -176,13 +176,11 @@ pub(in crate::store) async fn uncovered_of(
     connection: &mut Connection<'_>,
     ordinals: Vec<i64>,
 ) -> Result<Vec<Uncovered>, StoreError> {
-    Ok(SEEN.fetch(connection, ordinals, bind, uncovered).await?)
+    Ok(SEEN.fetch(connection, ordinals, Values::only, FromColumns::read).await?)
 }
 
 async fn missing_in(connection: &mut Connection<'_>, first: i64, end: i64) -> Result<Vec<(i64, EventId)>, StoreError> {
-    let rows = connection.fetch_all(GAP, values![first, end]).await?;
-    let missing = rows.iter().map(|row| Ok((row.value(0)?, row.event_id(1)?)));
-    Ok(missing.collect::<Result<_, sqlx::Error>>()?)
+    Ok(connection.read_all(GAP, values![first, end]).await?)
 }
 
 /// Makes the WorkItems of those Events that have none now.
@@ -192,13 +190,13 @@ async fn cover(
     env: &Env,
     rules: &Rules<'_>,
 ) -> Result<CoverageRepair, sqlx::Error> {
-    let seen = SEEN.fetch(&mut unit.connection, ordinals, bind, uncovered).await?;
+    let seen = SEEN.fetch(&mut unit.connection, ordinals, Values::only, Uncovered::read).await?;
     let namespaces: HashSet<_> = seen.iter().map(|event| event.namespace.clone()).collect();
     let generations: HashSet<_> = seen.iter().map(|event| (event.scope.pack.clone(), event.scope.generation)).collect();
     let authority = Authority::load(unit, namespaces, generations).await?;
     let mut ordinals: Vec<i64> = seen.iter().map(|event| event.ordinal).collect();
     ordinals.sort_unstable();
-    let mut current = CURRENT.fetch(&mut unit.connection, ordinals, bind, uncovered).await?;
+    let mut current = CURRENT.fetch(&mut unit.connection, ordinals, Values::only, Uncovered::read).await?;
     current.sort_unstable_by_key(|event| event.ordinal);
     let found = current.len();
     current.retain(|event| authority.check(&event.namespace, &event.scope.pack, event.scope.generation).is_ok());
@@ -214,20 +212,14 @@ async fn cover(
     Ok(CoverageRepair { repaired: repaired as u64, left: (found - repaired) as u64 })
 }
 
-fn bind(values: &mut Values, ordinal: i64) {
-    values.push(ordinal);
-}
-
-fn uncovered(row: &Row) -> Result<Uncovered, sqlx::Error> {
-    Ok(Uncovered {
-        ordinal: row.value(0)?,
-        id: row.event_id(1)?,
-        namespace: row.name(2)?,
-        source_key: row.value(3)?,
-        route: row.name(6)?,
-        delivery_lane: delivery_lane(row, 6)?,
-        scope: Scope { pack: row.name(4)?, work_type: WORK_TYPE, generation: row.generation(5)? },
-    })
+impl FromColumns for Uncovered {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        let (ordinal, id, namespace, source_key) = columns.next()?;
+        let scope = Scope { pack: columns.next()?, work_type: WORK_TYPE, generation: columns.next()? };
+        let (route, stands_in_lane): (RouteName, bool) = columns.next()?;
+        let delivery_lane = stands_in_lane.then(|| route.clone());
+        Ok(Self { ordinal, id, namespace, route, source_key, delivery_lane, scope })
+    }
 }
 
 impl Rules<'_> {
@@ -236,9 +228,7 @@ impl Rules<'_> {
         for event in uncovered_of(connection, ordinals.to_vec()).await? {
             let key = (event.scope.pack, event.scope.generation);
             if !self.known.contains_key(&key) {
-                let named = values![key.0.as_str(), key.1.0];
-                let row = connection.fetch_optional(MANIFEST, named).await?;
-                let manifest = row.map(|row| row.value::<String>(0)).transpose()?;
+                let manifest: Option<String> = connection.read_optional(MANIFEST, values![&key.0, key.1]).await?;
                 let rules = manifest.map_or_else(BTreeMap::new, |manifest| (self.of)(&manifest));
                 self.known.insert(key, rules);
             }
@@ -257,7 +247,7 @@ impl Uncovered {
         let coalescing = rules.map_or(Coalescing::None, |rules| rules.coalescing);
         let projection = projection(coalescing, &self.route, self.source_key.as_deref());
         PlannedWorkItem {
-            ordinal: self.ordinal * WORK_TYPES_PER_EVENT + work_type_code(WORK_TYPE),
+            ordinal: ordinal_of(self.ordinal, WORK_TYPE),
             id: WorkItemId::new(now, env.id_entropy()),
             event_id: self.id,
             namespace: self.namespace,

@@ -60,7 +60,7 @@ async fn contents(connection: &mut Connection<'_>, schema: &MigrationReport) -> 
     if schema.from == 0 {
         return Ok(Contents::default());
     }
-    let shards = connection.fetch_one("SELECT count(*) FROM shard", values![]).await?.unsigned(0)?;
+    let shards = connection.read_one("SELECT count(*) FROM shard", values![]).await?;
     let coverage = coverage::gap(connection).await?;
     let destinations =
         if schema.from < DESTINATIONS_SINCE { Vec::new() } else { destinations::all(connection).await? };
@@ -128,18 +128,14 @@ async fn examine_server(url: &DatabaseUrl, env: &Env) -> Result<Examination, Sto
 }
 
 async fn server_facts(connection: &mut Connection<'_>, env: &Env) -> Result<ServerFacts, StoreError> {
-    let row = connection.fetch_one("SELECT VERSION(), CAST(@@max_allowed_packet AS SIGNED)", values![]).await?;
+    let facts = "SELECT VERSION(), CAST(@@max_allowed_packet AS SIGNED)";
+    let (version, packet_bytes) = connection.read_one(facts, values![]).await?;
     let before = env.now();
     let database_now = database_now(connection, LeaseTime::Database).await?.unwrap_or(before);
     let after = env.now();
     // The answer was made about half way between question and arrival.
     let own = (before.as_millis() + after.as_millis()) / 2;
-    Ok(ServerFacts {
-        version: row.value(0)?,
-        packet_bytes: row.unsigned(1)?,
-        clock_ahead_ms: database_now.as_millis() - own,
-        behaviour: None,
-    })
+    Ok(ServerFacts { version, packet_bytes, clock_ahead_ms: database_now.as_millis() - own, behaviour: None })
 }
 
 /// What was put right of what a database holds.

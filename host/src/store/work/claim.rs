@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::claiming;
 use crate::model::event::Event;
-use crate::model::ids::{EventId, LeaseToken, ReceiptId, WorkItemId};
+use crate::model::ids::{EventId, LeaseToken, WorkItemId};
 use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::queue::QueueClasses;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
-use crate::store::engine::codes::{sql, work_state_code};
-use crate::store::engine::connection::{Row, database_now};
+use crate::store::engine::codes::sql;
+use crate::store::engine::connection::database_now;
+use crate::store::engine::row::{Columns, FromColumns, Sum};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
@@ -99,10 +100,8 @@ impl Store {
         let mut claimed = Vec::new();
         for scope in claiming::scopes(request) {
             let mut values = scope.values();
-            values.id(request.lease.as_bytes());
-            for row in reader.connection().fetch_all(CLAIMED_UNDER, values).await? {
-                claimed.push((row.work_item_id(0)?, row.unsigned_32(1)?));
-            }
+            values.push(request.lease);
+            claimed.extend(reader.connection().read_all::<(WorkItemId, u32)>(CLAIMED_UNDER, values).await?);
         }
         Ok(claimed)
     }
@@ -115,7 +114,7 @@ impl Store {
     /// Loads Events by id, in the order asked for.
     pub async fn load_events(&self, ids: &[EventId]) -> Result<Vec<Event>, StoreError> {
         let mut reader = self.reader().await?;
-        let found = EVENTS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, event).await?;
+        let found = EVENTS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, Event::read).await?;
         let mut found: HashMap<EventId, Event> = found.into_iter().map(|event| (event.id, event)).collect();
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
@@ -125,17 +124,15 @@ impl Store {
     pub async fn load_small_events(&self, ids: &[EventId], body_bytes_max: u32) -> Result<Vec<Event>, StoreError> {
         let mut reader = self.reader().await?;
         let bind = |values: &mut Values, id: EventId| {
-            values.id(id.as_bytes()).push(body_bytes_max);
+            values.push(id).push(body_bytes_max);
         };
-        Ok(SMALL_EVENTS.fetch(&mut reader.connection(), ids.to_vec(), bind, event).await?)
+        Ok(SMALL_EVENTS.fetch(&mut reader.connection(), ids.to_vec(), bind, FromColumns::read).await?)
     }
 
     /// How many bytes the bodies of Events have; what is not there has no entry. Reads no body.
     pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
         let mut reader = self.reader().await?;
-        let sizes = SIZES
-            .fetch(&mut reader.connection(), ids.to_vec(), Values::only, |row| Ok((row.event_id(0)?, row.unsigned(1)?)))
-            .await?;
+        let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
         Ok(sizes.into_iter().collect())
     }
 
@@ -145,9 +142,9 @@ impl Store {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
         let now = database_now(&mut connection, self.lease_time).await?.unwrap_or(now);
-        let values = values![now.as_millis(), pack.as_str(), pack.as_str(), work_state_code(WorkState::Processing)];
-        let row = connection.fetch_one(PROCESSING_ROWS, values).await?;
-        Ok(ProcessingRows { rows: row.sum(0)?, stale: row.unsigned(1)? })
+        let values = values![now, pack, pack, WorkState::Processing];
+        let (Sum(rows), stale) = connection.read_one(PROCESSING_ROWS, values).await?;
+        Ok(ProcessingRows { rows, stale })
     }
 
     /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a
@@ -161,9 +158,9 @@ impl Store {
         let mut connection = reader.connection();
         let database_now = database_now(&mut connection, self.lease_time).await?;
         let ahead = database_now.map_or(0, |now| now.as_millis() - from.as_millis());
-        let values = values![from.as_millis() + ahead, pack.as_str()];
-        let row = connection.fetch_one(NEXT_CLAIMABLE, values).await?;
-        Ok(row.optional_time(0)?.map(|at| Timestamp::from_millis(at.as_millis() - ahead)))
+        let values = values![from.as_millis() + ahead, pack];
+        let at: Option<Timestamp> = connection.read_one(NEXT_CLAIMABLE, values).await?;
+        Ok(at.map(|at| Timestamp::from_millis(at.as_millis() - ahead)))
     }
 }
 
@@ -173,7 +170,7 @@ const CLAIMED_UNDER: &str = sql!(
     AND queue_class IN ({any_class}) AND lease_token = ?"
 );
 
-/// The columns of an Event, in the order in which [`event`] reads them.
+/// The columns of an [`Event`].
 macro_rules! event_columns {
     () => {
         "event.id, receipt.id, event.namespace, receipt.pack, receipt.generation, event.route, event.source_key, \
@@ -231,20 +228,22 @@ const NEXT_CLAIMABLE: &str = sql!(
     CROSS JOIN (SELECT {interactive} AS code UNION ALL SELECT {default} UNION ALL SELECT {bulk}) AS class WHERE counter.pack = ? AND counter.state IN ({delayed}, {processing})"
 );
 
-pub(in crate::store) fn event(row: &Row) -> Result<Event, sqlx::Error> {
-    Ok(Event {
-        id: row.event_id(0)?,
-        receipt_id: ReceiptId::from_bytes(row.bytes_16(1)?),
-        namespace: row.name(2)?,
-        pack: row.name(3)?,
-        generation: row.generation(4)?,
-        route: row.name(5)?,
-        source_key: row.value(6)?,
-        delivery_key: row.value(7)?,
-        payload_digest: row.digest(8)?,
-        content_type: row.value(9)?,
-        headers: row.headers(10)?,
-        body: row.blob(11)?,
-        received_at: row.time(12)?,
-    })
+impl FromColumns for Event {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: columns.next()?,
+            receipt_id: columns.next()?,
+            namespace: columns.next()?,
+            pack: columns.next()?,
+            generation: columns.next()?,
+            route: columns.next()?,
+            source_key: columns.next()?,
+            delivery_key: columns.next()?,
+            payload_digest: columns.next()?,
+            content_type: columns.next()?,
+            headers: columns.next()?,
+            body: columns.next()?,
+            received_at: columns.next()?,
+        })
+    }
 }

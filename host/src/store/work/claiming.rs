@@ -15,8 +15,8 @@ use crate::model::names::Namespace;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState, WorkType};
-use crate::store::engine::codes::{queue_class_code, sql, work_state_code, work_type_code};
-use crate::store::engine::connection::Row;
+use crate::store::engine::codes::sql;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
@@ -164,11 +164,9 @@ async fn the_one(
     request: &ClaimRequest,
     id: WorkItemId,
 ) -> Result<Option<Candidate>, sqlx::Error> {
-    let Some(row) = unit.connection.fetch_optional(THE_ONE, values![id.as_bytes().as_slice()]).await? else {
-        return Ok(None);
-    };
-    let scope = row.scope(10)?;
-    let candidate = candidate(&row, &scope)?;
+    let found: Option<(Claimable, Scope)> = unit.connection.read_optional(THE_ONE, values![id]).await?;
+    let Some((row, scope)) = found else { return Ok(None) };
+    let candidate = row.of(&scope);
     let now = unit.time(request.now).as_millis();
     let in_time = match candidate.state {
         WorkState::Processing => lease_is_over(candidate.turn, now),
@@ -197,7 +195,7 @@ async fn look(unit: &mut Unit<'_>, request: &ClaimRequest, rows_max: usize) -> R
     let mut found = Found::default();
     for scope in scopes(request) {
         for row in unit.connection.fetch_all(text, ranges(&scope, request, now, rows_max)).await? {
-            let candidate = candidate(&row, &scope)?;
+            let candidate = row.read::<Claimable>()?.of(&scope);
             match candidate.state {
                 WorkState::Processing => found.stale.push(candidate),
                 WorkState::Ready => found.ready.push(candidate),
@@ -235,20 +233,43 @@ fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> V
     values
 }
 
-fn candidate(row: &Row, scope: &Scope) -> Result<Candidate, sqlx::Error> {
-    Ok(Candidate {
-        ordinal: row.value(0)?,
-        id: row.work_item_id(1)?,
-        event_id: row.event_id(2)?,
-        namespace: row.name(3)?,
-        scope: scope.clone(),
-        class: row.queue_class(4)?,
-        state: row.work_state(9)?,
-        turn: row.value(5)?,
-        epoch: row.unsigned_32(6)?,
-        attempt: row.unsigned_32(7)?,
-        failures: row.unsigned_32(8)?,
-    })
+/// A row of [`CLAIMABLE`], which is about one scope.
+struct Claimable {
+    ordinal: i64,
+    id: WorkItemId,
+    event_id: EventId,
+    namespace: Namespace,
+    class: QueueClass,
+    turn: i64,
+    epoch: u32,
+    attempt: u32,
+    failures: u32,
+    state: WorkState,
+}
+
+impl FromColumns for Claimable {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            ordinal: columns.next()?,
+            id: columns.next()?,
+            event_id: columns.next()?,
+            namespace: columns.next()?,
+            class: columns.next()?,
+            turn: columns.next()?,
+            epoch: columns.next()?,
+            attempt: columns.next()?,
+            failures: columns.next()?,
+            state: columns.next()?,
+        })
+    }
+}
+
+impl Claimable {
+    fn of(self, scope: &Scope) -> Candidate {
+        let Self { ordinal, id, event_id, namespace, class, turn, epoch, attempt, failures, state } = self;
+        let scope = scope.clone();
+        Candidate { ordinal, id, event_id, namespace, scope, class, state, turn, epoch, attempt, failures }
+    }
 }
 
 /// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
@@ -256,7 +277,7 @@ async fn promote(unit: &mut Unit<'_>, due: &BTreeSet<(Scope, QueueClass)>, now: 
     let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
     for (scope, class) in due {
         let mut values = scope.values();
-        values.push(queue_class_code(*class)).time(unit.time(now)).push(DUE_ROWS_MAX);
+        values.push(*class).push(unit.time(now)).push(DUE_ROWS_MAX);
         let rows = unit.connection.execute(text, values).await?;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         unit.count_work_items(scope, Some(WorkState::Delayed), WorkState::Ready, rows);
@@ -272,10 +293,10 @@ pub(in crate::store) async fn take(
     let lease_until = unit.time(grant.now) + grant.lease_duration;
     let taken = TAKE
         .execute(&mut unit.connection, candidates.iter().collect(), |values, row: &Candidate| {
-            values.push(row.ordinal).time(lease_until).id(grant.lease.as_bytes());
-            values.push(work_state_code(row.state)).push(row.turn).push(row.epoch);
-            values.push(row.scope.pack.as_str()).push(work_type_code(row.scope.work_type)).push(row.scope.generation.0);
-            values.push(queue_class_code(row.class));
+            values.push(row.ordinal).push(lease_until).push(grant.lease);
+            values.push(row.state).push(row.turn).push(row.epoch);
+            values.append(row.scope.values());
+            values.push(row.class);
         })
         .await?;
     let won = match usize::try_from(taken) {
@@ -298,10 +319,10 @@ async fn won(
     candidates: Vec<Candidate>,
 ) -> Result<Vec<Candidate>, sqlx::Error> {
     let bind = |values: &mut Values, ordinal: i64| {
-        values.push(ordinal).id(lease.as_bytes());
+        values.push(ordinal).push(lease);
     };
     let ordinals = candidates.iter().map(|row| row.ordinal).collect();
-    let won = TAKEN.fetch(&mut unit.connection, ordinals, bind, |row| row.value(0)).await?;
+    let won = TAKEN.fetch(&mut unit.connection, ordinals, bind, FromColumns::read).await?;
     let won: BTreeSet<i64> = won.into_iter().collect();
     Ok(candidates.into_iter().filter(|row| won.contains(&row.ordinal)).collect())
 }

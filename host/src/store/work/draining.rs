@@ -19,9 +19,9 @@ use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
-use crate::store::engine::codes::{sql, work_state_code};
-use crate::store::engine::connection::Row;
+use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns, Sum};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
@@ -127,27 +127,25 @@ impl Store {
         after: i64,
     ) -> Result<Vec<(i64, MessageId)>, StoreError> {
         let mut reader = self.reader().await?;
-        let values = values![pack.as_str(), from.0, after, BATCH_ROWS];
-        let rows = reader.connection().fetch_all(WAITING_ACTIONS, values).await?;
-        let action = |row: &Row| Ok((row.value(0)?, row.message_id(1)?));
-        Ok(rows.iter().map(action).collect::<Result<_, sqlx::Error>>()?)
+        let values = values![pack, from, after, BATCH_ROWS];
+        Ok(reader.connection().read_all(WAITING_ACTIONS, values).await?)
     }
 
     async fn actions_left(&self, pack: &PackName, from: GenerationNumber) -> Result<u64, StoreError> {
         let mut reader = self.reader().await?;
-        Ok(reader.connection().fetch_one(ACTIONS, values![pack.as_str(), from.0]).await?.unsigned(0)?)
+        Ok(reader.connection().read_one(ACTIONS, values![pack, from]).await?)
     }
 
     /// Unfinished WorkItems that run on a generation.
     async fn unfinished(&self, pack: &PackName, number: GenerationNumber) -> Result<u64, StoreError> {
         let mut reader = self.reader().await?;
-        reader.connection().fetch_one(UNFINISHED, values![pack.as_str(), number.0]).await?.sum(0).map_err(Into::into)
+        Ok(reader.connection().read_one::<Sum>(UNFINISHED, values![pack, number]).await?.0)
     }
 
     /// Whether a generation has WorkItems that may be claimed now or later.
     async fn has_claimable(&self, pack: &PackName, number: GenerationNumber) -> Result<bool, StoreError> {
         let mut reader = self.reader().await?;
-        Ok(reader.connection().fetch_one(HAS_CLAIMABLE, values![pack.as_str(), number.0]).await?.value(0)?)
+        Ok(reader.connection().read_one(HAS_CLAIMABLE, values![pack, number]).await?)
     }
 
     /// Rows of a generation with a larger ordinal, in order: one walk through the table serves the whole drain.
@@ -157,8 +155,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut reader = self.reader().await?;
-        let rows = reader.connection().fetch_all(WAITING, values![after, pack.as_str(), from.0, BATCH_ROWS]).await?;
-        Ok(rows.iter().map(|row| row.value(0)).collect::<Result<_, sqlx::Error>>()?)
+        Ok(reader.connection().read_all(WAITING, values![after, pack, from, BATCH_ROWS]).await?)
     }
 }
 
@@ -218,6 +215,19 @@ struct DrainedItem {
     epoch: u32,
 }
 
+impl FromColumns for DrainedItem {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            ordinal: columns.next()?,
+            scope: columns.next()?,
+            state: columns.next()?,
+            turn: columns.next()?,
+            lanes: columns.next()?,
+            epoch: columns.next()?,
+        })
+    }
+}
+
 /// Applies drains in order.
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
@@ -239,18 +249,7 @@ pub(in crate::store) async fn apply(
 /// The rows that are as the drain wants them, held.
 async fn load(unit: &mut Unit<'_>, drain: &Drain) -> Result<Vec<DrainedItem>, sqlx::Error> {
     let now = unit.time(drain.now).as_millis();
-    let mut rows = LOAD
-        .fetch(&mut unit.connection, drain.rows.clone(), Values::only, |row| {
-            Ok(DrainedItem {
-                ordinal: row.value(0)?,
-                scope: row.scope(1)?,
-                state: row.work_state(4)?,
-                turn: row.value(5)?,
-                lanes: LaneIds { delivery: row.value(6)?, source: row.value(7)? },
-                epoch: row.unsigned_32(8)?,
-            })
-        })
-        .await?;
+    let mut rows = LOAD.fetch(&mut unit.connection, drain.rows.clone(), Values::only, DrainedItem::read).await?;
     rows.retain(|row| {
         row.scope.pack == drain.pack && row.scope.generation == drain.from && row.state.waits(row.turn, now)
     });
@@ -273,7 +272,7 @@ impl WorkState {
 impl DrainedItem {
     /// What a statement finds the row by, as it was read.
     fn bind(&self, values: &mut Values) {
-        values.push(self.ordinal).push(self.scope.generation.0).push(work_state_code(self.state)).push(self.epoch);
+        values.push(self.ordinal).push(self.scope.generation).push(self.state).push(self.epoch);
     }
 }
 
@@ -287,7 +286,7 @@ async fn move_to(unit: &mut Unit<'_>, rows: Vec<DrainedItem>, to: GenerationNumb
     let moved = MOVE
         .execute(&mut unit.connection, rows, |values, row| {
             row.bind(values);
-            values.push(to.0);
+            values.push(to);
         })
         .await?;
     all_written(moved, expected)
@@ -303,7 +302,7 @@ async fn end(unit: &mut Unit<'_>, rows: Vec<DrainedItem>, now: Timestamp) -> Res
         .execute(&mut unit.connection, rows, |values, row| {
             row.bind(values);
             let message = format!("an operator drained generation {} and had its work end", row.scope.generation);
-            values.time(now).push(FailureClass::Host.as_str()).push(message);
+            values.push(now).push(FailureClass::Host).push(message);
         })
         .await?;
     all_written(ended, expected)?;

@@ -20,8 +20,9 @@ use crate::model::queue::QueueClass;
 use crate::model::reading::{RecordedReads, RunRecord};
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
-use crate::store::engine::codes::{sql, work_state_code};
+use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::messages::outbox::Emitted;
@@ -104,6 +105,29 @@ struct EndingItem {
     coalesces: Option<String>,
     /// Whether it stands in the line of a projection, as a generation or as the replay of one.
     is_projected: bool,
+}
+
+impl FromColumns for EndingItem {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            ordinal: columns.next()?,
+            id: columns.next()?,
+            event_id: columns.next()?,
+            namespace: columns.next()?,
+            scope: columns.next()?,
+            state: columns.next()?,
+            lanes: columns.next()?,
+            lane_ordinal: columns.next()?,
+            run_after: columns.next()?,
+            lease: columns.next()?,
+            epoch: columns.next()?,
+            attempt: columns.next()?,
+            failures: columns.next()?,
+            queue_class: columns.next()?,
+            coalesces: columns.next()?,
+            is_projected: columns.next()?,
+        })
+    }
 }
 
 /// What is written into a row whose execution ended.
@@ -264,16 +288,15 @@ impl End {
     }
 
     fn bind(values: &mut Values, end: Self) {
-        let lease = end.row.lease.as_ref().map(LeaseToken::as_bytes);
-        values.push(end.row.ordinal).optional_id(lease).push(i64::from(end.row.epoch));
-        values.push(work_state_code(end.state)).push(end.turn);
+        values.push(end.row.ordinal).push(end.row.lease).push(end.row.epoch);
+        values.push(end.state).push(end.turn);
         let lanes = if end.leaves_lanes { LaneIds::default() } else { end.row.lanes };
-        values.push(lanes.source).time(end.run_after);
-        values.push(i64::from(end.attempt)).push(i64::from(end.failures)).optional_time(end.finished_at);
+        values.push(lanes.source).push(end.run_after);
+        values.push(end.attempt).push(end.failures).push(end.finished_at);
         values.push(end.ignored).push(end.note);
-        let (class, message) = end.failure.map(|failure| (failure.class.as_str(), failure.message)).unzip();
+        let (class, message) = end.failure.map(|failure| (failure.class, failure.message)).unzip();
         values.push(class).push(message).push(lanes.delivery);
-        values.push(end.record.map(|record| record.output_digest.to_vec()));
+        values.push(end.record.map(|record| record.output_digest));
     }
 }
 
@@ -290,7 +313,7 @@ pub(in crate::store) async fn renew(
     let expected = wanted.len();
     let renewed = RENEW
         .execute(&mut unit.connection, wanted, |values, ((id, lease, epoch), until)| {
-            values.id(id.as_bytes()).id(lease.as_bytes()).push(epoch).time(until);
+            values.push(id).push(lease).push(epoch).push(until);
         })
         .await?;
     if usize::try_from(renewed) == Ok(expected) {
@@ -308,12 +331,9 @@ async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answe
             &mut unit.connection,
             wanted,
             |values, (id, lease, epoch)| {
-                values.id(id.as_bytes()).id(lease.as_bytes()).push(epoch);
+                values.push(id).push(lease).push(epoch);
             },
-            |row| {
-                let id = row.work_item_id(0)?;
-                Ok((id, LeaseToken::from_bytes(row.bytes_16(1)?), row.unsigned_32(2)?))
-            },
+            FromColumns::read,
         )
         .await?
         .into_iter()
@@ -359,27 +379,6 @@ pub(in crate::store) async fn leave_lanes(
 async fn load(unit: &mut Unit<'_>, mut ids: Vec<WorkItemId>) -> Result<HashMap<WorkItemId, EndingItem>, sqlx::Error> {
     ids.sort_unstable();
     ids.dedup();
-    let rows = LOAD
-        .fetch(&mut unit.connection, ids, Values::only, |row| {
-            Ok(EndingItem {
-                ordinal: row.value(0)?,
-                id: row.work_item_id(1)?,
-                event_id: row.event_id(2)?,
-                namespace: row.name(3)?,
-                scope: row.scope(4)?,
-                state: row.work_state(7)?,
-                lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
-                lane_ordinal: row.value(10)?,
-                run_after: row.time(11)?,
-                lease: row.optional_bytes_16(12)?.map(LeaseToken::from_bytes),
-                epoch: row.unsigned_32(13)?,
-                attempt: row.unsigned_32(14)?,
-                failures: row.unsigned_32(15)?,
-                queue_class: row.queue_class(16)?,
-                coalesces: row.value(17)?,
-                is_projected: row.value(18)?,
-            })
-        })
-        .await?;
+    let rows = LOAD.fetch(&mut unit.connection, ids, Values::only, EndingItem::read).await?;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }

@@ -16,6 +16,7 @@ use crate::model::lane::superseded;
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{ClaimedWorkItem, WorkState};
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::values::values;
 use crate::store::writer::unit::{Scope, Unit, all_written};
 
@@ -110,22 +111,24 @@ pub(in crate::store) async fn claim(
 }
 
 async fn waiting(unit: &mut Unit<'_>, source_lane_id: i64) -> Result<Vec<Waiting>, sqlx::Error> {
-    let rows = unit.connection.fetch_all(WAITING, values![source_lane_id]).await?;
-    let waiting = rows.iter().map(|row| {
+    unit.connection.read_all(WAITING, values![source_lane_id]).await
+}
+
+impl FromColumns for Waiting {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
         let candidate = Candidate {
-            ordinal: row.value(0)?,
-            id: row.work_item_id(1)?,
-            event_id: row.event_id(2)?,
-            namespace: row.name(3)?,
-            scope: row.scope(4)?,
-            class: row.queue_class(7)?,
+            ordinal: columns.next()?,
+            id: columns.next()?,
+            event_id: columns.next()?,
+            namespace: columns.next()?,
+            scope: columns.next()?,
+            class: columns.next()?,
             state: WorkState::Ready,
-            turn: row.value(8)?,
-            epoch: row.unsigned_32(9)?,
-            attempt: row.unsigned_32(10)?,
-            failures: row.unsigned_32(11)?,
+            turn: columns.next()?,
+            epoch: columns.next()?,
+            attempt: columns.next()?,
+            failures: columns.next()?,
         };
-        Ok(Waiting { candidate, coalesces: row.value(12)? })
-    });
-    waiting.collect()
+        Ok(Self { candidate, coalesces: columns.next()? })
+    }
 }

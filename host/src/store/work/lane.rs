@@ -16,11 +16,11 @@ use crate::model::lane::{self, Blockers, Lane, LaneKind, Miscounted, Successor};
 use crate::model::names::{Namespace, PackName};
 use crate::model::time::Timestamp;
 use crate::model::work_item::WorkState;
-use crate::store::engine::codes::{lane_kind_code, sql, work_state_code};
-use crate::store::engine::connection::Row;
+use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::{Conflict, Engine, Lock};
+use crate::store::engine::row::{Columns, FromColumns, damaged};
 use crate::store::engine::statement::{Answered, Asked, Reads, Statement};
-use crate::store::engine::values::{Values, damaged};
+use crate::store::engine::values::Values;
 use crate::store::writer::unit::{Scope, Unit};
 
 /// What names a lane. Their order is the one in which they are held.
@@ -225,7 +225,13 @@ impl Lanes {
 
 impl LaneKey {
     fn bind(values: &mut Values, key: Self) {
-        values.push(key.namespace.as_str()).push(key.pack.as_str()).push(lane_kind_code(key.kind)).push(key.key);
+        values.push(&key.namespace).push(&key.pack).push(key.kind).push(key.key);
+    }
+}
+
+impl FromColumns for LaneIds {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self { delivery: columns.next()?, source: columns.next()? })
     }
 }
 
@@ -249,10 +255,11 @@ impl LaneIds {
     }
 }
 
-fn stored(row: &Row) -> Result<(LaneKey, Stored), sqlx::Error> {
-    let key = LaneKey { kind: row.lane_kind(0)?, namespace: row.name(1)?, pack: row.name(2)?, key: row.value(3)? };
-    let lane = Lane { head: row.value(5)?, last: row.value(6)? };
-    Ok((key, Stored { id: row.value(4)?, lane, new: false, changed: false }))
+fn stored(columns: &mut Columns<'_>) -> Result<(LaneKey, Stored), sqlx::Error> {
+    let (kind, namespace, pack, key) = columns.next()?;
+    let (id, head, last) = columns.next()?;
+    let stored = Stored { id, lane: Lane { head, last }, new: false, changed: false };
+    Ok((LaneKey { kind, namespace, pack, key }, stored))
 }
 
 /// Loads and holds lanes where others write too. A lane's id never changes, so it may be read without a lock; the row
@@ -357,7 +364,7 @@ pub(in crate::store) async fn advance(
 pub(in crate::store) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
     let lanes: LaneSet = left.iter().map(|(_, lanes)| *lanes).collect();
     let heads = HOLD
-        .fetch(&mut unit.connection, lanes.ids(), Values::only, |row| Ok((row.value(0)?, row.value(1)?)))
+        .fetch(&mut unit.connection, lanes.ids(), Values::only, FromColumns::read)
         .await?
         .into_iter()
         .collect::<HashMap<i64, Option<i64>>>();
@@ -400,15 +407,15 @@ pub(in crate::store) async fn set_blockers(
     items: Vec<(i64, Blockers)>,
 ) -> Result<(), sqlx::Error> {
     let bind = |values: &mut Values, (item, blockers): (i64, Blockers)| {
-        values.push(item).push(blockers.0).push(work_state_code(blockers.state()));
+        values.push(item).push(blockers).push(blockers.state());
     };
     SET_BLOCKERS.write(&mut unit.connection, items, bind).await
 }
 
-fn successor(row: &Row) -> Result<Next, sqlx::Error> {
+fn successor(columns: &mut Columns<'_>) -> Result<Next, sqlx::Error> {
     Ok(Next {
-        lane_id: row.value(0)?,
-        successor: Successor { item: row.value(1)?, blockers: Blockers(row.unsigned_32(2)?) },
-        scope: row.scope(3)?,
+        lane_id: columns.next()?,
+        successor: Successor { item: columns.next()?, blockers: columns.next()? },
+        scope: columns.next()?,
     })
 }

@@ -28,9 +28,9 @@ use crate::model::pack::{Coalescing, GenerationNumber, Ordering};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
-use crate::store::engine::codes::{queue_class_code, work_state_code, work_type_code};
-use crate::store::engine::connection::Row;
+use crate::store::engine::codes::{Coded as _, sql};
 use crate::store::engine::dialect::{Conflict, Engine, Lock};
+use crate::store::engine::row::Columns;
 use crate::store::engine::statement::{Reads, Statement};
 use crate::store::messages::actions::Applies;
 use crate::store::writer::authority::Authority;
@@ -39,16 +39,23 @@ use crate::store::writer::unit::{Answers, Scope, Unit};
 /// The type of the WorkItems that deliveries bring.
 pub(in crate::store) const WORK_TYPE: WorkType = WorkType::ConnectorEvent;
 
-/// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. The statements here and in
-/// `inspect` and `listing` have it, and the code of [`WORK_TYPE`], written out: `ordinal * 16 + 1`.
+/// The low bits of a WorkItem's ordinal are its work type, the others its Event's ordinal. Statements have this number
+/// and the code of [`WORK_TYPE`] in the words `delivered_item` and `items_of_event`.
 pub(in crate::store) const WORK_TYPES_PER_EVENT: i64 = 16;
 
-const BY_KEY: &str = "\
+/// The ordinal of an Event's WorkItem of this type.
+pub(in crate::store) fn ordinal_of(event: i64, work_type: WorkType) -> i64 {
+    event * WORK_TYPES_PER_EVENT + work_type.code()
+}
+
+const BY_KEY: &str = sql!(
+    "\
     SELECT event.namespace, event.route, event.delivery_key, event.ordinal, event.id, receipt.id, receipt.pack, \
     receipt.generation, event.payload_digest, event.source_key, work_item.ordinal IS NOT NULL, receipt.delivery_lane \
     FROM wanted CROSS JOIN event ON event.namespace = wanted.namespace AND event.route = wanted.route \
     AND event.delivery_key = wanted.delivery_key CROSS JOIN receipt ON receipt.ordinal = event.receipt \
-    LEFT JOIN work_item ON work_item.ordinal = event.ordinal * 16 + 1";
+    LEFT JOIN work_item ON work_item.ordinal = {delivered_item}"
+);
 
 /// What this transaction sees. Where others write too, that may be old.
 static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", BY_KEY);
@@ -248,7 +255,7 @@ impl Plan {
         if !known.has_work_item {
             known.has_work_item = true;
             self.work_items.push(PlannedWorkItem {
-                ordinal: known.ordinal * WORK_TYPES_PER_EVENT + work_type_code(WORK_TYPE),
+                ordinal: ordinal_of(known.ordinal, WORK_TYPE),
                 id: work_item_id,
                 event_id: known.id,
                 namespace: delivery.namespace.clone(),
@@ -269,9 +276,9 @@ impl Plan {
     async fn store(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         INSERT_RECEIPTS
             .write(&mut unit.connection, self.receipts, |values, (ordinal, delivery)| {
-                values.push(ordinal).id(delivery.receipt_id.as_bytes()).push(delivery.pack.as_str());
-                values.push(i64::from(delivery.generation.0)).time(delivery.received_at);
-                values.push(delivery.content_type).headers(&delivery.headers);
+                values.push(ordinal).push(delivery.receipt_id).push(&delivery.pack);
+                values.push(delivery.generation).push(delivery.received_at);
+                values.push(delivery.content_type).push(delivery.headers.as_slice());
                 values.push(delivery.ordering == Ordering::Delivery);
             })
             .await?;
@@ -280,13 +287,9 @@ impl Plan {
                 &mut unit.connection,
                 self.events,
                 |values, PlannedEvent { ordinal, receipt, namespace, route, event }| {
-                    values.push(ordinal).id(event.id.as_bytes()).push(receipt);
-                    values
-                        .push(namespace.as_str())
-                        .push(route.as_str())
-                        .push(event.delivery_key)
-                        .push(event.source_key);
-                    values.push(event.payload_digest.as_slice()).bytes(event.body);
+                    values.push(ordinal).push(event.id).push(receipt);
+                    values.push(&namespace).push(&route).push(event.delivery_key).push(event.source_key);
+                    values.push(event.payload_digest).push(event.body);
                 },
             )
             .await?;
@@ -318,19 +321,18 @@ pub(in crate::store) async fn store_work_items(
         .write(&mut unit.connection, placed, |values, (item, place)| {
             let generation_of = item.generation_of().map(str::to_owned);
             let active = generation_of.clone().filter(|_| place.blockers.state() == WorkState::Ready);
-            values.push(item.ordinal).id(item.id.as_bytes()).id(item.event_id.as_bytes());
+            values.push(item.ordinal).push(item.id).push(item.event_id);
             let Scope { pack, work_type, generation } = item.scope;
-            values.push(work_type_code(work_type)).push(item.namespace.as_str()).push(pack.as_str());
-            values.push(i64::from(generation.0)).push(work_state_code(place.blockers.state()));
-            values.push(place.ordinal).push(place.lanes.source).push(place.lanes.delivery).push(place.blockers.0);
-            values.push(place.ordinal).time(item.created_at).time(item.created_at);
+            values.push(work_type).push(&item.namespace).push(&pack).push(generation).push(place.blockers.state());
+            values.push(place.ordinal).push(place.lanes.source).push(place.lanes.delivery).push(place.blockers);
+            values.push(place.ordinal).push(item.created_at).push(item.created_at);
             values.push(0_u32).push(0_u32).push(0_u32).push(false);
             let (parent, event) = item.replays.unzip();
             values
-                .optional_id(parent.as_ref().map(WorkItemId::as_bytes))
+                .push(parent)
                 .push(event.or(item.action.and_then(|action| action.event)))
-                .push(queue_class_code(item.queue_class))
-                .push(item.coalesces.as_ref().map(RouteName::as_str))
+                .push(item.queue_class)
+                .push(item.coalesces.as_ref())
                 .push(item.action.map(|action| action.message))
                 .push(generation_of)
                 .push(active);
@@ -389,7 +391,7 @@ async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<E
     let engine = unit.connection.engine();
     let mut reads = Reads::of(engine);
     let known = reads.ask(if unit.attempt == 0 { &SEEN } else { &CURRENT }, sorted(keys), |values, key| {
-        values.push(key.namespace.as_str()).push(key.route.as_str()).push(key.delivery_key);
+        values.push(&key.namespace).push(&key.route).push(key.delivery_key);
     });
     let ahead = match engine {
         Engine::Sqlite => Lanes::ask(&mut reads, sorted(lane_keys)),
@@ -400,18 +402,18 @@ async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<E
     Ok((known.into_iter().collect(), Lanes::answered(&answered, ahead)?))
 }
 
-fn known_event(row: &Row) -> Result<(EventKey, Known), sqlx::Error> {
-    let key = EventKey { namespace: row.name(0)?, route: row.name(1)?, delivery_key: row.value(2)? };
+fn known_event(columns: &mut Columns<'_>) -> Result<(EventKey, Known), sqlx::Error> {
+    let key = EventKey { namespace: columns.next()?, route: columns.next()?, delivery_key: columns.next()? };
     let known = Known {
-        ordinal: row.value(3)?,
-        id: row.event_id(4)?,
-        receipt_id: ReceiptId::from_bytes(row.bytes_16(5)?),
-        pack: row.name(6)?,
-        generation: row.generation(7)?,
-        payload_digest: row.digest(8)?,
-        source_key: row.value(9)?,
-        has_work_item: row.value(10)?,
-        delivery_lane: row.value::<bool>(11)?.then_some(key.route.clone()),
+        ordinal: columns.next()?,
+        id: columns.next()?,
+        receipt_id: columns.next()?,
+        pack: columns.next()?,
+        generation: columns.next()?,
+        payload_digest: columns.next()?,
+        source_key: columns.next()?,
+        has_work_item: columns.next()?,
+        delivery_lane: columns.next::<bool>()?.then(|| key.route.clone()),
     };
     Ok((key, known))
 }
@@ -444,14 +446,24 @@ pub(in crate::store) fn projection(
     }
 }
 
-/// The route in whose delivery lane a stored event stands: a name, and behind it whether it does.
-pub(in crate::store) fn delivery_lane(row: &Row, index: usize) -> Result<Option<RouteName>, sqlx::Error> {
-    if row.value(index + 1)? { row.name(index).map(Some) } else { Ok(None) }
-}
-
 /// Rows are locked in order, so that two transactions do not wait for each other.
 pub(in crate::store) fn sorted<T: Ord>(set: HashSet<T>) -> Vec<T> {
     let mut sorted: Vec<T> = set.into_iter().collect();
     sorted.sort_unstable();
     sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_and_code_have_the_same_ordinals() {
+        let delivered = format!("event.ordinal * {WORK_TYPES_PER_EVENT} + {}", ordinal_of(0, WORK_TYPE));
+        assert_eq!(sql!("{delivered_item}"), delivered);
+        let last = WORK_TYPES_PER_EVENT - 1;
+        let items =
+            format!("event.ordinal * {WORK_TYPES_PER_EVENT} AND event.ordinal * {WORK_TYPES_PER_EVENT} + {last}");
+        assert_eq!(sql!("{items_of_event}"), items);
+    }
 }

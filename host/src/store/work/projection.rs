@@ -28,8 +28,8 @@ use crate::model::ids::WorkItemId;
 use crate::model::lane::LaneKind;
 use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::time::Timestamp;
-use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::writer::unit::{Scope, Unit};
@@ -89,7 +89,8 @@ pub(in crate::store) async fn supersede(
     if lines.is_empty() {
         return Ok(());
     }
-    let mut queued = QUEUED.fetch(&mut unit.connection, lines.keys().copied().collect(), Values::only, queued).await?;
+    let mut queued =
+        QUEUED.fetch(&mut unit.connection, lines.keys().copied().collect(), Values::only, Queued::read).await?;
     queued.sort_unstable_by_key(|queued| (queued.lane_id, queued.place));
     let last: BTreeMap<i64, WorkItemId> = queued.iter().map(|queued| (queued.lane_id, queued.id)).collect();
     queued.retain(|queued| last[&queued.lane_id] != queued.id);
@@ -102,12 +103,14 @@ pub(in crate::store) async fn supersede(
     supersede::end(unit, superseded.collect()).await
 }
 
-fn queued(row: &Row) -> Result<Queued, sqlx::Error> {
-    Ok(Queued {
-        lane_id: row.value(0)?,
-        place: row.value(1)?,
-        ordinal: row.value(2)?,
-        id: row.work_item_id(3)?,
-        scope: row.scope(4)?,
-    })
+impl FromColumns for Queued {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            lane_id: columns.next()?,
+            place: columns.next()?,
+            ordinal: columns.next()?,
+            id: columns.next()?,
+            scope: columns.next()?,
+        })
+    }
 }

@@ -5,10 +5,9 @@ use bytes::Bytes;
 
 use crate::model::names::ReaderName;
 use crate::model::reading::{Reading, RecordedReads};
-use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::Conflict;
+use crate::store::engine::row::{Columns, FromColumns, damaged};
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::damaged;
 use crate::store::writer::unit::Unit;
 
 /// What a list of readings begins with.
@@ -28,36 +27,29 @@ pub(in crate::store) async fn keep(unit: &mut Unit<'_>, records: Vec<(i64, Recor
             values.push(ordinal);
             match reads {
                 // An empty blob is no list: a list begins with its version.
-                RecordedReads::TooLarge { count, bytes } => {
-                    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-                    values.push(i64::from(count)).push(bytes).push(Vec::<u8>::new())
-                }
+                RecordedReads::TooLarge { count, bytes } => values.push(count).push(bytes).push(Vec::<u8>::new()),
                 RecordedReads::Kept(readings) => {
                     let encoded = encode(&readings);
-                    let count = i64::try_from(readings.len()).unwrap_or(i64::MAX);
-                    values.push(count).push(i64::try_from(encoded.len()).unwrap_or(i64::MAX)).push(encoded)
+                    values.push(readings.len() as u64).push(encoded.len() as u64).push(encoded)
                 }
             };
         })
         .await
 }
 
-/// Reads the three columns from `first` on; they are NULL where nothing was read.
-pub(in crate::store) fn read(row: &Row, first: usize) -> Result<RecordedReads, sqlx::Error> {
-    let (Some(count), Some(bytes), Some(blob)) = (
-        row.value::<Option<i64>>(first)?,
-        row.value::<Option<i64>>(first + 1)?,
-        row.value::<Option<Vec<u8>>>(first + 2)?,
-    ) else {
-        return Ok(RecordedReads::NONE);
-    };
-    if blob.is_empty() {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        return Ok(RecordedReads::TooLarge { count, bytes: u64::try_from(bytes).unwrap_or(0) });
+/// The three columns are NULL where nothing was read.
+impl FromColumns for RecordedReads {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        let stored: (Option<i64>, Option<i64>, Option<Bytes>) = columns.next()?;
+        let (Some(count), Some(bytes), Some(blob)) = stored else { return Ok(Self::NONE) };
+        if blob.is_empty() {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            return Ok(Self::TooLarge { count, bytes: u64::try_from(bytes).unwrap_or(0) });
+        }
+        let readings =
+            decode(&blob).ok_or_else(|| damaged("list of readings", format_args!("{} bytes", blob.len())))?;
+        Ok(Self::Kept(readings))
     }
-    let blob = Bytes::from(blob);
-    let readings = decode(&blob).ok_or_else(|| damaged("list of readings", format_args!("{} bytes", blob.len())))?;
-    Ok(RecordedReads::Kept(readings))
 }
 
 /// Version, then for each reading: lengths of reader, key and record (u32, little-endian), and these.

@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::finalize;
 use super::lane::{LaneIds, Lanes};
-use super::materialize::{PlannedWorkItem, WORK_TYPES_PER_EVENT, delivery_lane, store_work_items};
+use super::materialize::{PlannedWorkItem, ordinal_of, store_work_items};
 use super::projection::{Part, Projection};
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, RouteName};
 use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
-use crate::store::engine::codes::{sql, work_type_code};
-use crate::store::engine::connection::Row;
+use crate::store::engine::codes::sql;
 use crate::store::engine::dialect::Lock;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::messages::actions::Applies;
@@ -64,7 +64,7 @@ impl Store {
 /// The ordinal of a replay, and of what is no delivery's at all: below 0, where no delivery's WorkItem is, with the
 /// work type in its low bits as everywhere.
 pub(in crate::store) fn ordinal(number: i64, work_type: WorkType) -> i64 {
-    work_type_code(work_type) - number * WORK_TYPES_PER_EVENT
+    ordinal_of(-number, work_type)
 }
 
 /// Whether a WorkItem with this ordinal is another than the one that a delivery brought.
@@ -76,8 +76,10 @@ pub(in crate::store) fn is_replay(ordinal: i64) -> bool {
 /// projection: then so stand all its replays in the projection's line. Neither ever changes.
 static EVENTS_OF: Statement = Statement::select(
     "(id)",
-    "SELECT work_item.event_id, first.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
-     CROSS JOIN event ON event.id = work_item.event_id LEFT JOIN work_item AS first ON first.ordinal = event.ordinal * 16 + 1",
+    sql!(
+        "SELECT work_item.event_id, first.projection_key IS NOT NULL FROM wanted CROSS JOIN work_item ON work_item.id = wanted.id \
+     CROSS JOIN event ON event.id = work_item.event_id LEFT JOIN work_item AS first ON first.ordinal = {delivered_item}"
+    ),
 );
 
 static HOLD_EVENTS: Statement = Statement::lock(
@@ -171,9 +173,8 @@ impl Held {
         parents.sort_unstable();
         parents.dedup();
         let events = load_events(unit, parents.clone()).await?;
-        let children = |row: &Row| Ok((row.work_item_id(0)?, row.work_item_id(1)?));
         let held = HOLD_PARENTS.fetch(&mut unit.connection, parents.clone(), Values::only, parent).await?;
-        let children = CHILDREN.fetch(&mut unit.connection, parents, Values::only, children).await?;
+        let children = CHILDREN.fetch(&mut unit.connection, parents, Values::only, FromColumns::read).await?;
         Ok(Self { events, parents: held.into_iter().collect(), children: children.into_iter().collect() })
     }
 
@@ -227,7 +228,7 @@ impl Plan {
         let expected = self.reserved.len();
         let reserved = RESERVE
             .execute(&mut unit.connection, self.reserved, |values, (ordinal, now)| {
-                values.push(ordinal).time(now);
+                values.push(ordinal).push(now);
             })
             .await?;
         all_written(reserved, expected)?;
@@ -237,37 +238,32 @@ impl Plan {
 }
 
 async fn load_events(unit: &mut Unit<'_>, parents: Vec<WorkItemId>) -> Result<HashMap<EventId, Input>, sqlx::Error> {
-    let event_of = |row: &Row| Ok((row.event_id(0)?, row.value::<bool>(1)?));
-    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, Values::only, event_of).await?;
+    let projected = EVENTS_OF.fetch(&mut unit.connection, parents, Values::only, FromColumns::read).await?;
     let projected: BTreeMap<EventId, bool> = projected.into_iter().collect();
     let ids = projected.keys().copied().collect();
     let events = HOLD_EVENTS
-        .fetch(&mut unit.connection, ids, Values::only, |row| {
-            let id = row.event_id(0)?;
-            let input = Input {
-                is_projected: projected[&id],
-                ordinal: row.value(1)?,
-                source_key: row.value(2)?,
-                route: row.name(4)?,
-                delivery_lane: delivery_lane(row, 4)?,
-                replayed_at: row.optional_time(3)?,
-            };
-            Ok((id, input))
+        .fetch(&mut unit.connection, ids, Values::only, |columns| {
+            let (id, ordinal, source_key, replayed_at) = columns.next()?;
+            let (route, stands_in_lane): (RouteName, bool) = columns.next()?;
+            let delivery_lane = stands_in_lane.then(|| route.clone());
+            let is_projected = projected[&id];
+            Ok((id, Input { ordinal, source_key, route, delivery_lane, replayed_at, is_projected }))
         })
         .await?;
     Ok(events.into_iter().collect())
 }
 
-fn parent(row: &Row) -> Result<(WorkItemId, Parent), sqlx::Error> {
+fn parent(columns: &mut Columns<'_>) -> Result<(WorkItemId, Parent), sqlx::Error> {
+    let id = columns.next()?;
     let parent = Parent {
-        ordinal: row.value(1)?,
-        event_id: row.event_id(2)?,
-        namespace: row.name(3)?,
-        scope: row.scope(4)?,
-        state: row.work_state(7)?,
-        lanes: LaneIds { delivery: row.value(8)?, source: row.value(9)? },
-        queue_class: row.queue_class(10)?,
-        action: row.value(11)?,
+        ordinal: columns.next()?,
+        event_id: columns.next()?,
+        namespace: columns.next()?,
+        scope: columns.next()?,
+        state: columns.next()?,
+        lanes: columns.next()?,
+        queue_class: columns.next()?,
+        action: columns.next()?,
     };
-    Ok((row.work_item_id(0)?, parent))
+    Ok((id, parent))
 }

@@ -37,7 +37,7 @@ pub(in crate::store) async fn end(unit: &mut Unit<'_>, superseded: Vec<Supersede
     let expected = superseded.len();
     let ended = SUPERSEDE
         .execute(&mut unit.connection, superseded, |values, item| {
-            values.push(item.ordinal).time(item.at).push(format!("superseded by {}", item.by));
+            values.push(item.ordinal).push(item.at).push(format!("superseded by {}", item.by));
         })
         .await?;
     all_written(ended, expected)

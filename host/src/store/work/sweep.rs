@@ -8,10 +8,11 @@
 //! with the lanes held, and only what is still wrong is changed.
 
 use super::lane::{self, LaneIds, LaneSet};
-use crate::model::lane::{Blockers, LaneKind, Line};
+use crate::model::lane::{LaneKind, Line};
 use crate::model::work_item::WorkState;
 use crate::store::engine::codes::sql;
-use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::connection::Connection;
+use crate::store::engine::row::Columns;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
@@ -136,7 +137,7 @@ async fn waited_in(connection: &mut Connection<'_>, kind: LaneKind, after: i64) 
     let mut lanes: Vec<i64> = Vec::new();
     while lanes.len() < SWEEP_LANES_MAX {
         let after = lanes.last().copied().unwrap_or(after);
-        let Some(lane_id) = connection.fetch_one(text, values![after]).await?.value(0)? else { break };
+        let Some(lane_id) = connection.read_one(text, values![after]).await? else { break };
         lanes.push(lane_id);
     }
     Ok(lanes)
@@ -147,24 +148,20 @@ async fn look(connection: &mut Connection<'_>, kind: LaneKind, lanes: Vec<i64>) 
         LaneKind::Delivery => &DELIVERY_LINES,
         LaneKind::Source | LaneKind::Projection => &SOURCE_LINES,
     };
-    lines.fetch(connection, lanes, Values::only, |row| seen(kind, row)).await
+    lines.fetch(connection, lanes, Values::only, |columns| seen(kind, columns)).await
 }
 
-fn seen(kind: LaneKind, row: &Row) -> Result<Seen, sqlx::Error> {
-    let (lane_id, first, other) = (row.value(0)?, row.value(1)?, row.value::<Option<i64>>(4)?);
+fn seen(kind: LaneKind, columns: &mut Columns<'_>) -> Result<Seen, sqlx::Error> {
+    let (lane_id, first, blockers) = columns.next()?;
+    let (head, other, other_head): (Option<i64>, Option<i64>, Option<i64>) = columns.next()?;
     let lanes = match kind {
         LaneKind::Delivery => LaneIds { delivery: Some(lane_id), source: other },
         LaneKind::Source | LaneKind::Projection => LaneIds { delivery: other, source: Some(lane_id) },
     };
     Ok(Seen {
         suspect: Suspect { kind, lane_id, first, lanes },
-        line: Line {
-            head: row.value(3)?,
-            first,
-            blockers: Blockers(row.unsigned_32(2)?),
-            other_head: if other.is_some() { Some(row.value(5)?) } else { None },
-        },
-        scope: row.scope(6)?,
+        line: Line { head, first, blockers, other_head: other.is_some().then_some(other_head) },
+        scope: columns.next()?,
     })
 }
 

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::unit::Unit;
 use crate::model::names::{Namespace, PackName};
 use crate::model::pack::GenerationNumber;
-use crate::store::engine::connection::Row;
 use crate::store::engine::dialect::{Engine, Lock};
+use crate::store::engine::row::FromColumns;
 use crate::store::engine::statement::{Reads, Statement};
 use crate::store::error::StoreError;
 use crate::store::work::enqueue::Delivery;
@@ -60,16 +60,15 @@ impl Authority {
     ) -> Result<Self, sqlx::Error> {
         let mut reads = Reads::of(unit.connection.engine());
         let namespaces = reads.ask(&NAMESPACES, sorted(namespaces), |values, name| {
-            values.push(name.as_str());
+            values.push(&name);
         });
         let generations = reads.ask(&GENERATIONS, sorted(generations), |values, (pack, number)| {
-            values.push(pack.as_str()).push(i64::from(number.0));
+            values.push(&pack).push(number);
         });
         let answered = reads.answer(&mut unit.connection).await?;
-        let generation = |row: &Row| Ok((row.name(0)?, row.generation(1)?));
         Ok(Self {
-            namespaces: answered.decode(namespaces, |row| row.name(0))?.into_iter().collect(),
-            generations: answered.decode(generations, generation)?.into_iter().collect(),
+            namespaces: answered.decode(namespaces, FromColumns::read)?.into_iter().collect(),
+            generations: answered.decode(generations, FromColumns::read)?.into_iter().collect(),
         })
     }
 

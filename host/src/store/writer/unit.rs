@@ -8,9 +8,9 @@ use crate::model::names::PackName;
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::model::work_item::{WorkState, WorkType};
-use crate::store::engine::codes::{message_state_code, work_state_code, work_type_code};
-use crate::store::engine::connection::{Connection, Row};
+use crate::store::engine::connection::Connection;
 use crate::store::engine::dialect::Conflict;
+use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
@@ -42,18 +42,13 @@ pub(in crate::store) struct Scope {
 impl Scope {
     /// Its columns, for statements that begin with them: pack, work type, generation.
     pub(in crate::store) fn values(&self) -> Values {
-        values![self.pack.as_str(), work_type_code(self.work_type), self.generation.0]
+        values![&self.pack, self.work_type, self.generation]
     }
 }
 
-impl Row {
-    /// A scope from three columns: pack, work type and generation.
-    pub(in crate::store) fn scope(&self, first: usize) -> Result<Scope, sqlx::Error> {
-        Ok(Scope {
-            pack: self.name(first)?,
-            work_type: self.work_type(first + 1)?,
-            generation: self.generation(first + 2)?,
-        })
+impl FromColumns for Scope {
+    fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
+        Ok(Self { pack: columns.next()?, work_type: columns.next()?, generation: columns.next()? })
     }
 }
 
@@ -144,14 +139,14 @@ impl<'c> Unit<'c> {
         let work_items = std::mem::take(&mut self.work_items).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_WORK_ITEMS
             .write(&mut self.connection, work_items, |values, ((scope, state), by)| {
-                values.push(scope.pack.as_str()).push(work_type_code(scope.work_type));
-                values.push(i64::from(scope.generation.0)).push(work_state_code(state)).push(stripe).push(by);
+                values.append(scope.values());
+                values.push(state).push(stripe).push(by);
             })
             .await?;
         let messages = std::mem::take(&mut self.messages).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_MESSAGES
             .write(&mut self.connection, messages, |values, (state, by)| {
-                values.push(message_state_code(state)).push(stripe).push(by);
+                values.push(state).push(stripe).push(by);
             })
             .await?;
         Ok(())

@@ -177,8 +177,7 @@ async fn chunks_that_no_generation_came_of_are_removed_in_time() {
     let orphans = async || {
         let mut reader = fixture.store.reader().await.unwrap();
         let text = "SELECT count(*) FROM component_chunk WHERE digest = ?";
-        let row = reader.connection().fetch_one(text, values![[9_u8; 32].as_slice()]).await.unwrap();
-        row.value::<i64>(0).unwrap()
+        reader.connection().read_one::<i64>(text, values![[9_u8; 32]]).await.unwrap()
     };
     fixture.stage(2, large(10)).await;
     assert_eq!(orphans().await, 1, "somebody may still be installing it");

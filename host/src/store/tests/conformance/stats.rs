@@ -295,8 +295,7 @@ async fn events(tampering: &mut Tampering) -> Vec<(i64, String)> {
         "SELECT ordinal, CONCAT_WS('/', HEX(id), HEX(payload_digest), HEX(body), delivery_key, source_key, receipt, route) FROM event \
          ORDER BY ordinal",
     );
-    let rows = connection.fetch_all(digest, values![]).await.unwrap();
-    rows.iter().map(|row| (row.value(0).unwrap(), row.value(1).unwrap())).collect()
+    connection.read_all(digest, values![]).await.unwrap()
 }
 
 // COA-4: whatever happens to its work, replays and supersession too. The database itself refuses to change an Event
