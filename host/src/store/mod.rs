@@ -79,6 +79,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
+use self::engine::connection::Connection;
 use self::engine::readers::{Reader, Readers};
 use self::engine::schema::{self, Directory};
 use self::engine::server::Server;
@@ -239,11 +240,31 @@ impl Store {
         Ok(self.readers.acquire().await?)
     }
 
-    /// A read that others wait behind: it ends in time, and its connection with it if there is no answer by then. A
-    /// server that is gone without a word would else be waited for as long as TCP does.
-    async fn bounded<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    /// Reads what others wait for: the read ends in time, and with it its connection if there is no answer by then. A
+    /// server that has silently gone would otherwise be waited for as long as TCP does.
+    async fn bounded<T>(
+        &self,
+        read: impl AsyncFnOnce(&mut Connection<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let answered = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let answer = read(&mut reader.connection()).await?;
+            reader.is_answered();
+            Ok(answer)
+        };
         let late = |_| Err(StoreError::Unavailable("the database did not answer a read in time".to_owned()));
-        // Once for the connection, and once for what it says.
-        timeout_at(env::deadline(2 * self.readers.timeout()), read).await.unwrap_or_else(late)
+        // Once for the connection, and once for the answer.
+        timeout_at(env::deadline(2 * self.readers.timeout()), answered).await.unwrap_or_else(late)
+    }
+
+    /// As [`Store::bounded`], and waits until what was read is durable. An index that is built on it would be ahead of
+    /// the store if it held what the store loses with the machine.
+    async fn settled<T>(
+        &self,
+        read: impl AsyncFnOnce(&mut Connection<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let answer = self.bounded(read).await?;
+        self.writer.durable().await?;
+        Ok(answer)
     }
 }

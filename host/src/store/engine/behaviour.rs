@@ -23,14 +23,14 @@ use crate::store::StoreError;
 /// As long as nothing is known yet: exclusive locks are right anywhere.
 pub(in crate::store) const UNPROVED: Engine = Engine::MySql { shares_locks: false };
 
-/// What was seen, as far as statements and sessions depend on it.
+/// The observations that statements and sessions depend on.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Proved {
     /// Whom statements are for.
     pub(in crate::store) engine: Engine,
     /// The largest packet.
     pub(in crate::store) packet_bytes: u64,
-    /// The variable by which the server is told how long a transaction may say nothing, if it obeys one.
+    /// The variable that bounds idle transactions, if the server obeys one.
     pub(in crate::store) idle_timeout: Option<&'static str>,
 }
 
@@ -109,7 +109,7 @@ impl Sleeper {
         Ok(None)
     }
 
-    /// Which variable the server obeys: the row that was stored is nobody's then.
+    /// The variable that the server obeys: the lock on the stored row is gone then.
     async fn ended(self, watcher: &mut Connection<'_>) -> Result<Option<&'static str>, sqlx::Error> {
         for _ in 0..IDLE_LOOKS_MAX {
             env::sleep(IDLE_LOOK_PAUSE).await;
@@ -139,7 +139,7 @@ impl<'c> Watch<'c> {
     async fn begin(&mut self) -> Result<(), sqlx::Error> {
         self.first.execute("DELETE FROM sequence WHERE name = ?", values![self.row.as_str()]).await?;
         self.first.execute("INSERT INTO sequence (name, last) VALUES (?, 0)", values![self.row.as_str()]).await?;
-        // Waits for nobody, or where that cannot be said, a second.
+        // No wait for locks, or a second where 0 means that.
         self.second.run("SET SESSION innodb_lock_wait_timeout = 0").await
     }
 

@@ -13,25 +13,25 @@ use crate::store::LeaseTime;
 
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
-/// A connection while it is borrowed.
+/// A borrowed connection.
 pub(in crate::store) enum Connection<'c> {
     /// To the embedded database.
     Sqlite {
         /// The connection.
         connection: &'c mut SqliteConnection,
-        /// Writes whose outcome is not asked for; they go with the next statement.
+        /// Writes without an answer; they go with the next statement.
         deferred: Deferred,
     },
     /// To a server.
     MySql {
         /// The connection.
         connection: &'c mut MySqlConnection,
-        /// What the server is seen to do.
+        /// The server's behaviour.
         engine: Engine,
     },
 }
 
-/// Statements that wait for the next one. The driver's thread is asked once for all of them.
+/// Statements that wait for the next one: the driver's thread is asked once for all of them.
 #[derive(Default)]
 pub(in crate::store) struct Deferred {
     text: String,
@@ -56,7 +56,7 @@ impl From<CommitError> for sqlx::Error {
     }
 }
 
-/// What a statement gave.
+/// The answer to a statement.
 #[derive(Default)]
 struct Outcome {
     rows: Vec<Row>,
@@ -68,7 +68,7 @@ struct Outcome {
 pub(in crate::store) enum CommitError {
     /// A write before the commit failed: nothing is committed.
     Before(sqlx::Error),
-    /// The commit itself: whether it came about is not known.
+    /// The commit itself failed: its outcome is unknown.
     At(sqlx::Error),
 }
 
@@ -80,7 +80,7 @@ impl<'c> Connection<'c> {
 }
 
 impl Connection<'_> {
-    /// Whom statements are for.
+    /// The engine.
     pub(in crate::store) fn engine(&self) -> Engine {
         match self {
             Connection::Sqlite { .. } => Engine::Sqlite,
@@ -99,7 +99,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Begins a transaction: on SQLite as the one that will write, and with its first statement.
+    /// Begins a transaction: on SQLite as the one writer, and with its first statement.
     pub(in crate::store) async fn begin(&mut self) -> Result<(), sqlx::Error> {
         match self {
             Connection::Sqlite { deferred, .. } => {
@@ -138,7 +138,7 @@ impl Connection<'_> {
         self.run("ROLLBACK").await
     }
 
-    /// Writes, at the latest before the next statement that is asked for its outcome, or with the commit.
+    /// Writes: with the next statement that has an answer, or with the commit.
     pub(in crate::store) async fn write(&mut self, text: &'static str, values: Values) -> Result<(), sqlx::Error> {
         match self {
             Connection::Sqlite { deferred, .. } => {
@@ -149,7 +149,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Runs a statement that is no query, without preparing it.
+    /// Runs a statement without values, and without preparing it.
     pub(in crate::store) async fn run(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
         match self {
             Connection::Sqlite { connection, .. } => sqlx::raw_sql(text).execute(&mut **connection).await.map(|_| ()),
@@ -157,17 +157,17 @@ impl Connection<'_> {
         }
     }
 
-    /// Runs a statement. Returns how many rows it concerned: those that it found, changed by it or not.
+    /// Runs a statement. Returns the number of rows that it found, changed or not.
     pub(in crate::store) async fn execute(&mut self, text: &str, values: Values) -> Result<u64, sqlx::Error> {
         Ok(self.ask(vec![(text, values)]).await?.pop().unwrap_or_default().affected)
     }
 
-    /// Reads all rows that a statement gives.
+    /// Reads all rows of a statement.
     pub(in crate::store) async fn fetch_all(&mut self, text: &str, values: Values) -> Result<Vec<Row>, sqlx::Error> {
         Ok(self.ask(vec![(text, values)]).await?.pop().unwrap_or_default().rows)
     }
 
-    /// Reads all rows that each of these statements gives.
+    /// Reads all rows of each of these statements.
     pub(in crate::store) async fn fetch_each(
         &mut self,
         reads: Vec<(&str, Values)>,
@@ -175,7 +175,7 @@ impl Connection<'_> {
         Ok(self.ask(reads).await?.into_iter().map(|outcome| outcome.rows).collect())
     }
 
-    /// Reads the first row that a statement gives, if it gives any.
+    /// Reads the first row of a statement, if there is one.
     pub(in crate::store) async fn fetch_optional(
         &mut self,
         text: &str,
@@ -184,7 +184,7 @@ impl Connection<'_> {
         Ok(self.fetch_all(text, values).await?.into_iter().next())
     }
 
-    /// Reads all rows that a statement gives, each as one value.
+    /// Reads all rows of a statement, each as one value.
     pub(in crate::store) async fn read_all<T: FromColumns>(
         &mut self,
         text: &str,
@@ -202,7 +202,7 @@ impl Connection<'_> {
         self.fetch_optional(text, values).await?.as_ref().map(Row::read).transpose()
     }
 
-    /// Reads the first row that a statement gives as one value.
+    /// Reads the first row of a statement as one value.
     pub(in crate::store) async fn read_one<T: FromColumns>(
         &mut self,
         text: &str,
@@ -211,7 +211,7 @@ impl Connection<'_> {
         self.read_optional(text, values).await?.ok_or(sqlx::Error::RowNotFound)
     }
 
-    /// What each of these statements gives: the embedded database is asked for all of them at once.
+    /// The answer to each of these statements. The embedded database is asked for all of them at once.
     async fn ask(&mut self, statements: Vec<(&str, Values)>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut outcomes = Vec::with_capacity(statements.len());
         match self {
@@ -240,7 +240,7 @@ impl Connection<'_> {
     }
 }
 
-/// Asks the embedded database all of it at once. `outcomes` gets one for each statement that comes to its end.
+/// Asks the embedded database all of it at once. `outcomes` gets one for each statement that ended.
 async fn ask(connection: &mut SqliteConnection, all: Deferred, outcomes: &mut Vec<Outcome>) -> Result<(), sqlx::Error> {
     if all.statements == 0 {
         return Ok(());
@@ -258,10 +258,10 @@ async fn ask(connection: &mut SqliteConnection, all: Deferred, outcomes: &mut Ve
     Ok(())
 }
 
-/// What the database's clock says, in milliseconds.
+/// The database's time, in milliseconds.
 const DATABASE_NOW: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
-/// What the database says the time is, if leases go by it. Alone with an embedded one, a runtime's own clock decides.
+/// The database's time, if it measures leases. With an embedded database the host's own clock does.
 pub(in crate::store) async fn database_now(
     connection: &mut Connection<'_>,
     lease_time: LeaseTime,

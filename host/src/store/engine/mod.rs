@@ -1,6 +1,7 @@
-//! How a database is spoken to: connections, statements written once for both engines, values, and the schema.
+//! Access to a database: connections, statements written once for both engines, values, rows, and the schema.
 //!
-//! Knows nothing of WorkItems, messages or shards; the other folders build on it, and it on none of them.
+//! The rules of WorkItems, messages and shards are elsewhere: the other folders build on this one, and it on none of
+//! them.
 
 pub(super) mod codes;
 pub(super) mod connection;

@@ -65,7 +65,7 @@ impl Row {
         }
     }
 
-    fn stored<'r, T: Stored<'r>>(&'r self, index: usize) -> Result<T, sqlx::Error> {
+    fn stored<'r, T: Stored<'r>>(&'r self, index: usize) -> Result<Option<T>, sqlx::Error> {
         match self {
             Row::Sqlite(row) => row.try_get(index),
             Row::MySql(row) => row.try_get(index),
@@ -112,6 +112,11 @@ pub(in crate::store) trait Column: Sized {
 
     /// Makes the value of the stored one.
     fn of_stored(stored: Self::Stored<'_>) -> Result<Self, sqlx::Error>;
+
+    /// The value that NULL stands for, if it may be NULL. One driver reads NULL as 0 where no `Option` is asked for.
+    fn of_null() -> Result<Self, sqlx::Error> {
+        Err(damaged("value", "NULL"))
+    }
 }
 
 /// A type that both drivers read.
@@ -126,7 +131,7 @@ impl<T: Column> FromColumns for T {
     fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
         let index = columns.next;
         columns.next += 1;
-        T::of_stored(columns.row.stored(index)?)
+        columns.row.stored(index)?.map_or_else(T::of_null, T::of_stored)
     }
 }
 
@@ -144,12 +149,15 @@ macro_rules! tuples {
 
 tuples! { (A B) (A B C) (A B C D) }
 
-/// NULL is `None`.
 impl<T: Column> Column for Option<T> {
-    type Stored<'r> = Option<T::Stored<'r>>;
+    type Stored<'r> = T::Stored<'r>;
 
     fn of_stored(stored: Self::Stored<'_>) -> Result<Self, sqlx::Error> {
-        stored.map(T::of_stored).transpose()
+        T::of_stored(stored).map(Some)
+    }
+
+    fn of_null() -> Result<Self, sqlx::Error> {
+        Ok(None)
     }
 }
 
@@ -259,7 +267,7 @@ mod tests {
 
     async fn row(text: &str) -> Row {
         let mut file = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        Connection::sqlite(&mut file).fetch_one(text, values![]).await.unwrap()
+        Connection::sqlite(&mut file).fetch_optional(text, values![]).await.unwrap().unwrap()
     }
 
     fn why<T>(read: Result<T, sqlx::Error>) -> String {
@@ -294,6 +302,10 @@ mod tests {
         assert!(why(row("SELECT 9").await.read::<Option<WorkState>>()).contains("work item state is malformed: 9"));
         assert!(why(row("SELECT x'00'").await.read::<EventId>()).contains("id is malformed: 1 bytes"));
         assert!(why(row("SELECT 'a b'").await.read::<PackName>()).contains("name is malformed: a b"));
-        assert!(row("SELECT NULL").await.read::<i64>().is_err());
+        for null in
+            [row("SELECT NULL").await.read::<i64>().map(drop), row("SELECT NULL").await.read::<String>().map(drop)]
+        {
+            assert!(why(null).contains("value is malformed: NULL"));
+        }
     }
 }

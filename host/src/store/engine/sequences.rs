@@ -1,14 +1,14 @@
 //! The numbers that rows are given.
 //!
-//! The embedded database has one writer, which counts on from the largest number that it finds. Where runtimes share a
-//! database, each takes blocks of numbers from it and hands out its own: unique, rising within a runtime, with gaps.
+//! The embedded database has one writer, which counts on from the largest number that it finds. Where hosts share a
+//! database, each takes blocks of numbers from it: unique, rising within a host, with gaps.
 
 use super::connection::Connection;
 use super::dialect::Engine;
 use super::values::values;
 use crate::model::time::Timestamp;
 
-/// The fewest numbers that a runtime takes from a shared database at once. Each block costs a transaction.
+/// The fewest numbers that a host takes from a shared database at once. Each block costs a transaction.
 const BLOCK: i64 = 16_384;
 
 /// A row stands in the lane of its source and in that of its route, and each may be new.
@@ -44,7 +44,7 @@ impl Range {
 }
 
 impl Sequences {
-    /// What a new connection begins with.
+    /// The numbers of a new connection.
     pub(in crate::store) async fn load(connection: &mut Connection<'_>) -> Result<Self, sqlx::Error> {
         match connection.engine() {
             Engine::Sqlite => Self::after_the_last(connection).await,
@@ -108,7 +108,7 @@ impl Sequences {
         self.message.next()
     }
 
-    /// The number of a replay: what its WorkItem's ordinal is made of (`replay`).
+    /// The number of a replay, from which its WorkItem's ordinal is made (`replay`).
     pub(in crate::store) fn replay(&mut self) -> i64 {
         self.replay.next()
     }

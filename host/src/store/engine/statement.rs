@@ -1,5 +1,5 @@
-//! Statements over many rows. A statement costs a turn of the driver or of the network, whatever it does, so a group of
-//! requests becomes few large ones; and drivers cache prepared statements by their text, so texts come in few sizes.
+//! Statements over many rows. Every statement costs a turn of the driver or of the network, so a group of requests
+//! becomes few large ones; and drivers cache prepared statements by their text, so texts come in few sizes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use super::dialect::{Conflict, Engine, Lock, Shape, select};
 use super::row::{Columns, Row};
 use super::values::Values;
 
-/// How many rows one statement takes. A smaller set of rows leaves the last ones of the next size NULL: every statement
+/// The sizes of statements, in rows. A smaller set of rows leaves the last ones of the next size NULL: every statement
 /// is written so that a row of NULLs does nothing.
 pub(in crate::store) const SIZES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// The rows of the largest statement.
 const SIZE_MAX: usize = SIZES[SIZES.len() - 1];
 
-/// Bytes of values after which a statement takes no more rows: servers bound the packet that a statement comes in.
+/// Bytes of values after which a statement takes no more rows: servers bound the packet of a statement.
 const STATEMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A statement whose text contains a list of rows.
@@ -36,8 +36,8 @@ impl Statement {
         }
     }
 
-    /// Reads what a list of rows names. In `select` the list is the table `wanted`; `wanted` has the names of its
-    /// columns: `(id, epoch)`.
+    /// Reads the rows that a list names. In `select` the list is the table `wanted`; the argument `wanted` has the
+    /// names of its columns: `(id, epoch)`.
     pub(in crate::store) const fn select(wanted: &'static str, select: &'static str) -> Self {
         Self::new(Shape::Select { wanted, select, lock: Lock::None })
     }
@@ -63,7 +63,7 @@ impl Statement {
         Self::new(Shape::Update { table, set, rows, on })
     }
 
-    /// Writes the rows. Returns how many rows of the table that concerned.
+    /// Writes the rows. Returns the number of rows that it found in the table.
     pub(in crate::store) async fn execute<T>(
         &'static self,
         connection: &mut Connection<'_>,
@@ -90,7 +90,7 @@ impl Statement {
         Ok(())
     }
 
-    /// Runs the statement over the rows and decodes what it returns, in no particular order.
+    /// Runs the statement over the rows and decodes the answer, in no particular order.
     pub(in crate::store) async fn fetch<T, U>(
         &'static self,
         connection: &mut Connection<'_>,
@@ -135,7 +135,7 @@ impl Statement {
     }
 }
 
-/// How many of the first rows one statement takes: at least one, if there is any.
+/// The number of first rows that one statement takes: at least one, if there is any.
 fn fitting(rows: &VecDeque<Values>) -> usize {
     let mut bytes = 0;
     let fits = |row: &&Values| {
@@ -157,7 +157,7 @@ pub(in crate::store) struct Reads {
     statements: Vec<(&'static str, Values)>,
 }
 
-/// Which of the answers are those to one read.
+/// The answers to one read.
 pub(in crate::store) struct Asked(Range<usize>);
 
 /// The rows that were read.
@@ -168,7 +168,7 @@ impl Reads {
         Self { engine, statements: Vec::new() }
     }
 
-    /// Asks a statement over the rows, too.
+    /// Adds a statement over the rows.
     pub(in crate::store) fn ask<T>(
         &mut self,
         statement: &'static Statement,
@@ -189,7 +189,7 @@ impl Reads {
 }
 
 impl Answered {
-    /// Decodes what one read gave, in no particular order.
+    /// Decodes the answer to one read, in no particular order.
     pub(in crate::store) fn decode<U>(
         &self,
         asked: Asked,
@@ -210,7 +210,7 @@ impl Text {
         Self { written, rendered: [const { OnceLock::new() }; Engine::COUNT] }
     }
 
-    /// What is said to the engine.
+    /// The text for an engine.
     pub(in crate::store) fn of(&'static self, engine: Engine) -> &'static str {
         self.rendered[engine.index()].get_or_init(|| select(engine, self.written).leak())
     }

@@ -1,8 +1,8 @@
 //! Exact statistics: the rows themselves, judged as a claim judges them: by due time, lease, the heads of lanes and the
 //! activation of projections. Their cost grows with the tables.
 //!
-//! An Event is spoken for by the WorkItem that its delivery brought, and only by that one; one that has none is counted
-//! for itself. A replay is a WorkItem of its own.
+//! Only the WorkItem that its delivery brought counts for an Event; an Event without it is counted by itself. A replay
+//! is a WorkItem of its own.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use crate::store::engine::row::{Column, Columns, Sum, damaged};
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
-/// What the rows say, and what the counters said at the same moment.
+/// Rows and counters at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExactStats {
-    /// How many rows stand in each state, counted.
+    /// The rows in each state, counted.
     pub rows: Stats,
-    /// The same as the counters have it; anything else than `rows` is a bug, or somebody wrote to the database by hand.
+    /// The counters. A difference from `rows` is a bug, or the database was changed by hand.
     pub counters: Stats,
-    /// What a claim could take.
+    /// The rows that a claim could take.
     pub claimable: Claimable,
-    /// Those among the blocked that are queued behind the active generation of their projection.
+    /// The blocked rows that wait behind the active item of their projection.
     pub queued: u64,
-    /// Events that have no WorkItem: no claim finds them.
+    /// The Events without a WorkItem, which no claim finds.
     pub uncovered: u64,
 }
 
-/// Rows that a claim with enough room would take, by what makes them claimable. Each is the head of its lanes.
+/// Heads that a claim with enough room would take, by the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Claimable {
-    /// Ready.
+    /// Ready rows.
     pub ready: u64,
-    /// Delayed until a time that has come.
+    /// Delayed rows whose time has come.
     pub due: u64,
-    /// In work under a lease that ran out.
+    /// Processing rows whose lease ran out.
     pub stale: u64,
 }
 
@@ -49,7 +49,7 @@ const MESSAGE_COUNTERS: i64 = 3;
 const QUEUED: i64 = 4;
 const UNCOVERED: i64 = 5;
 
-/// One statement, so that all of it is of one moment. A lease holds to its last millisecond.
+/// One statement, so that all counts are of one moment. A lease holds to its last millisecond.
 const EXACT: &str = sql!(
     "SELECT 0, state, claimable, count(*) FROM (\
     SELECT state, CASE WHEN state IN ({blocked}, {done}, {dead}) THEN 0 WHEN state = {delayed} AND turn > ? THEN 0 WHEN state = {processing} AND turn >= ? THEN 0 \
@@ -67,7 +67,7 @@ const EXACT: &str = sql!(
 );
 
 impl Store {
-    /// Counts rows and judges them as of `now`; where leases go by the database's clock, as of its now.
+    /// Counts rows and judges them as of `now`; where the database's clock measures leases, as of its now.
     pub async fn exact_stats(&self, now: Timestamp) -> Result<ExactStats, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();

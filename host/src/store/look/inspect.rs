@@ -1,6 +1,6 @@
-//! What operators look at: events, work items and messages, one by one and page by page.
+//! Events, work items and messages as operators see them, one by one and page by page.
 //!
-//! How pages are read is in `listing`.
+//! `listing` reads the pages.
 
 use crate::model::event::Event;
 use crate::model::failure::{Failure, FailureClass};
@@ -32,13 +32,13 @@ const EVENT_REPLAYS_MAX: u32 = PAGE_ROWS_MAX;
 /// One page of a listing, newest first.
 #[derive(Debug, Clone)]
 pub struct PageRequest<Id> {
-    /// Only what comes after this one in the listing.
+    /// The id that the page starts after.
     pub after: Option<Id>,
     /// The most rows, 1 to [`PAGE_ROWS_MAX`].
     pub limit: u32,
 }
 
-/// A page, and where the next one begins.
+/// A page, and the start of the next one.
 #[derive(Debug, Clone)]
 pub struct Page<T, Id> {
     /// The rows.
@@ -47,82 +47,82 @@ pub struct Page<T, Id> {
     pub next: Option<Id>,
 }
 
-/// Which events to list.
+/// A filter of events.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
-    /// Of this tenant.
+    /// The namespace.
     pub namespace: Option<Namespace>,
-    /// Of this pack.
+    /// The pack.
     pub pack: Option<PackName>,
-    /// Of this route.
+    /// The route.
     pub route: Option<RouteName>,
-    /// Whose WorkItem, the one that its delivery brought, stands in this state. `Dead` is about the last replay
-    /// instead: an event is found as long as nobody ran again what died.
+    /// The state of the WorkItem that the delivery brought. `Dead` finds events with a dead WorkItem, a replay or not,
+    /// that was not replayed.
     pub state: Option<WorkState>,
 }
 
 /// An event in a listing.
 #[derive(Debug, Clone)]
 pub struct EventSummary {
-    /// Its identity.
+    /// The id.
     pub id: EventId,
-    /// The tenant.
+    /// The namespace.
     pub namespace: Namespace,
     /// The pack.
     pub pack: PackName,
     /// The route.
     pub route: RouteName,
-    /// Its delivery key.
+    /// The delivery key.
     pub delivery_key: String,
-    /// Its source key.
+    /// The source key.
     pub source_key: Option<String>,
-    /// When it was admitted.
+    /// The time of admission.
     pub received_at: Timestamp,
-    /// Body length.
+    /// The length of the body.
     pub body_bytes: u64,
-    /// Where its WorkItem stands.
+    /// The state of its WorkItem.
     pub state: WorkState,
-    /// How often it was claimed.
+    /// The claims of that WorkItem so far.
     pub attempt: u32,
-    /// When that WorkItem was replayed.
+    /// The time at which that WorkItem was replayed.
     pub replayed_at: Option<Timestamp>,
 }
 
-/// An event with what became of it.
+/// An event with its WorkItems and messages.
 #[derive(Debug, Clone)]
 pub struct EventDetail {
     /// The Event.
     pub event: Event,
-    /// Its WorkItems, in the order in which they were made; of replays the first 1,000.
+    /// Its WorkItems, oldest first; of replays the last 1,000.
     pub work_items: Vec<WorkItemDetail>,
-    /// What its flows emitted, in order; the first 1,000.
+    /// The messages of its flows, oldest first; the first 1,000.
     pub messages: Vec<MessageSummary>,
 }
 
 /// A WorkItem.
 #[derive(Debug, Clone)]
 pub struct WorkItemDetail {
-    /// Its identity.
+    /// The id.
     pub id: WorkItemId,
-    /// Its Event.
+    /// The id of its Event.
     pub event_id: EventId,
-    /// What is executed.
+    /// The work type.
     pub work_type: WorkType,
-    /// The tenant.
+    /// The namespace.
     pub namespace: Namespace,
     /// The pack.
     pub pack: PackName,
-    /// The generation it runs on.
+    /// The generation that runs it.
     pub generation: GenerationNumber,
-    /// Its state.
+    /// The state.
     pub state: WorkState,
-    /// How often it was claimed.
+    /// The claims so far.
     pub attempt: u32,
-    /// How much of its failure budget is spent.
+    /// The failures so far.
     pub failures: u32,
-    /// Not before.
+    /// The earliest time of the next run.
     pub run_after: Timestamp,
-    /// Until when it is leased, while `processing`.
+    /// The end of its lease, while `processing`.
     pub lease_until: Option<Timestamp>,
     /// The flow's note.
     pub note: Option<String>,
@@ -130,36 +130,36 @@ pub struct WorkItemDetail {
     pub ignored: bool,
     /// The last failure.
     pub failure: Option<Failure>,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// The time of its end.
     pub finished_at: Option<Timestamp>,
     /// The source key of its lane.
     pub source_key: Option<String>,
-    /// Its class.
+    /// The queue class.
     pub queue_class: QueueClass,
-    /// How it stands in the projection of its source, if it is a generation of one.
+    /// Its part in the projection of its source, if it has one.
     pub projection: Option<ProjectionPart>,
     /// The WorkItem that it replays.
     pub replay_of: Option<WorkItemId>,
-    /// When it was replayed itself.
+    /// The time at which it was replayed itself.
     pub replayed_at: Option<Timestamp>,
     /// The action that it applies.
     pub action: Option<MessageId>,
-    /// What its output hashes to, if it is done and was executed since that is recorded.
+    /// SHA-256 of its output; null for runs before digests were recorded.
     pub output_digest: Option<[u8; 32]>,
-    /// What was read for it.
+    /// The reads of its last run.
     pub reads: RecordedReads,
 }
 
-/// How a generation stands in the projection of its source.
+/// The part of a WorkItem in the projection of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProjectionPart {
-    /// It stands for its source: it runs, or will.
+    /// It runs, or will.
     Active,
-    /// It follows when the active one ends, unless a later one takes its place.
+    /// It follows when the active item ends, unless a later item supersedes it.
     Queued,
-    /// It has ended, or was superseded while it was queued.
+    /// It has ended, or was superseded.
     Ended,
 }
 
@@ -182,59 +182,59 @@ impl ProjectionPart {
     }
 }
 
-/// Which messages to list.
+/// A filter of messages.
 #[derive(Debug, Clone, Default)]
 pub struct MessageFilter {
-    /// Of this tenant.
+    /// The namespace.
     pub namespace: Option<Namespace>,
-    /// To this destination.
+    /// The destination.
     pub destination: Option<DestinationName>,
-    /// In this state.
+    /// The state.
     pub state: Option<MessageState>,
-    /// That this event's flows emitted.
+    /// The event whose flows emitted them.
     pub event_id: Option<EventId>,
 }
 
 /// A message in a listing.
 #[derive(Debug, Clone)]
 pub struct MessageSummary {
-    /// All but the body.
+    /// The message without its body.
     pub entry: MessageEntry,
-    /// When it was emitted.
+    /// The time at which it was emitted.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// The time of its end.
     pub finished_at: Option<Timestamp>,
 }
 
 /// A message.
 #[derive(Debug, Clone)]
 pub struct MessageDetail {
-    /// What a listing shows.
+    /// The message as a listing shows it.
     pub summary: MessageSummary,
-    /// When the last attempt was admitted.
+    /// The admission of the last attempt.
     pub admitted_at: Option<Timestamp>,
     /// The destination's last HTTP status.
     pub status: Option<u16>,
-    /// What went wrong last.
+    /// The error of the last attempt.
     pub error: Option<String>,
-    /// Its attempts, of all generations, whose outcome is unknown.
+    /// The uncertain attempts, of all generations.
     pub uncertain_attempts: u32,
-    /// What is sent.
+    /// The payload.
     pub payload: crate::store::Payload,
-    /// What it is, if it goes to its pack's flow.
+    /// The action, if it goes to its own pack.
     pub action: Option<ActionDetail>,
 }
 
-/// What tells a message to a pack's flow from others.
+/// A message to its own pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActionDetail {
-    /// What to do, in the pack's own words.
+    /// The name that the pack gave it.
     pub name: String,
     /// The pack.
     pub pack: PackName,
     /// The generation that applies it.
     pub generation: GenerationNumber,
-    /// What it was handed off as, once it was.
+    /// The WorkItem that it was handed off as.
     pub work_item: Option<WorkItemId>,
 }
 

@@ -1,8 +1,8 @@
 //! Listings, newest first, page by page.
 //!
-//! A page walks down the ordinals from where the last one ended. It looks at no more than [`SCAN_ROWS_MAX`] rows,
-//! whatever the filter: where hardly a row fits a filter that no index serves, a page may hold fewer rows than asked
-//! for, or none, and still says where the next one begins.
+//! A page walks down the ordinals from the end of the page before. It looks at [`SCAN_ROWS_MAX`] rows at most, whatever
+//! the filter: if no index serves the filter and hardly a row fits, a page may be short or empty, and still have a next
+//! one.
 
 use super::inspect::{EventFilter, EventSummary, MessageFilter, MessageSummary, PAGE_ROWS_MAX, Page, PageRequest};
 use crate::model::ids::{EventId, MessageId};
@@ -130,7 +130,7 @@ async fn at<Id: FromColumns>(
     connection.read_optional(text, values![floor]).await
 }
 
-/// A statement in the making. Its text is made of constants; what is looked for is bound.
+/// A statement in the making. Its text is made of constants; the filter's values are bound.
 struct Listing {
     text: String,
     values: Values,
@@ -152,7 +152,7 @@ impl Listing {
     }
 }
 
-/// The ordinal that a page does not look below. 0 where an index finds just the rows that fit.
+/// The lowest ordinal of a page: 0 where an index finds just the rows that fit.
 fn floor(before: i64, indexed: bool) -> i64 {
     if indexed { 0 } else { (before - SCAN_ROWS_MAX).max(0) }
 }
@@ -165,14 +165,14 @@ macro_rules! event_columns {
     };
 }
 
-/// By Event, each with its WorkItem of type 1. An Event that has none yet stands as blocked.
+/// By Event, each with its delivery's WorkItem. An Event without one is shown as blocked.
 const EVENTS: &str = sql!(concat!(
     event_columns!(),
     "event CROSS JOIN receipt ON receipt.ordinal = event.receipt \
      LEFT JOIN work_item ON work_item.ordinal = {delivered_item} WHERE event.ordinal < ? AND event.ordinal >= ?"
 ));
 
-/// By dead WorkItems that were not replayed, which are few.
+/// By dead WorkItems that were not replayed; they are few.
 const DEAD_EVENTS: &str = concat!(
     event_columns!(),
     "work_item CROSS JOIN event ON event.ordinal = work_item.dead_event \
@@ -214,7 +214,7 @@ const MESSAGES: &str = concat!(
 );
 
 fn message_query(filter: &MessageFilter, before: i64, limit: u32) -> (Listing, i64) {
-    // What the index `message_trouble` holds.
+    // The index `message_trouble` holds these.
     let troubled = matches!(filter.state, Some(MessageState::Uncertain | MessageState::Dead));
     let plain = filter.namespace.is_none() && filter.destination.is_none();
     let floor = floor(before, filter.event_id.is_some() || plain && (troubled || filter.state.is_none()));

@@ -1,4 +1,4 @@
-//! Reads for people and for figures. Nothing is decided by them, and nothing written.
+//! Reads for people and for figures. They decide nothing and write nothing.
 
 pub(super) mod exact;
 pub(super) mod inspect;

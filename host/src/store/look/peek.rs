@@ -1,4 +1,4 @@
-//! The next WorkItems, in the order in which claims take them. Takes nothing, and locks nothing.
+//! The next WorkItems, in the order of claims. A peek takes nothing and locks nothing.
 
 use crate::model::ids::{EventId, WorkItemId};
 use crate::model::names::{Namespace, PackName};
@@ -13,15 +13,15 @@ use crate::store::engine::values::values;
 use crate::store::work::claim::lease_is_over;
 use crate::store::{Store, StoreError};
 
-/// The most rows that one look shows.
+/// The most rows of one peek.
 pub const PEEK_ROWS_MAX: u32 = 1_000;
 
-/// What is looked at.
+/// A peek.
 #[derive(Debug, Clone)]
 pub struct PeekRequest {
     /// The pack.
     pub pack: PackName,
-    /// The work types that are looked at; others are invisible, and take no place among `rows_max`.
+    /// The work types; others are invisible, and take no place among `rows_max`.
     pub work_types: Vec<WorkType>,
     /// The most rows, up to [`PEEK_ROWS_MAX`].
     pub rows_max: u32,
@@ -32,63 +32,63 @@ pub struct PeekRequest {
 /// The next WorkItems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked {
-    /// In the order of claims without preference: what may be claimed now, then what time makes claimable.
+    /// The heads in the order of claims without preference: claimable now, then claimable by time alone.
     pub next: Vec<PeekedItem>,
-    /// Rows that wait behind these, or behind dead heads, in their lanes.
+    /// The rows that wait in lanes behind these heads, or behind dead ones.
     pub blocked: u64,
 }
 
 /// A WorkItem that is the head of its lanes, or has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedItem {
-    /// Its identity.
+    /// The id.
     pub id: WorkItemId,
-    /// Its Event.
+    /// The id of its Event.
     pub event_id: EventId,
-    /// The tenant.
+    /// The namespace.
     pub namespace: Namespace,
-    /// The generation it runs on.
+    /// The generation that runs it.
     pub generation: GenerationNumber,
-    /// What is executed.
+    /// The work type.
     pub work_type: WorkType,
-    /// Its class.
+    /// The queue class.
     pub queue_class: QueueClass,
-    /// How often it was claimed.
+    /// The claims so far.
     pub attempt: u32,
-    /// How much of its failure budget is spent.
+    /// The failures so far.
     pub failures: u32,
-    /// What a claim would make of it.
+    /// Its standing with claims.
     pub standing: Standing,
 }
 
-/// How a head stands; times are the lease's clock, the database's where runtimes share one.
+/// The standing of a head with claims. Times are the database's where hosts share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// In work under a lease that ran out: the next claim with room takes it, before any other.
+    /// Processing under a lease that ran out: the next claim with room takes it, before any other.
     Stale {
-        /// When it ran out.
+        /// The end of the lease.
         since: Timestamp,
     },
     /// The next claim with room takes it.
     Ready,
     /// Its delay is over: the next claim with room takes it.
     Due {
-        /// Since when.
+        /// The end of its delay.
         since: Timestamp,
     },
     /// Time alone makes it claimable.
     Delayed {
-        /// When.
+        /// The end of its delay.
         until: Timestamp,
     },
-    /// In work.
+    /// Processing.
     Leased {
-        /// Until when, unless it is renewed.
+        /// The end of the lease, unless it is renewed.
         until: Timestamp,
     },
 }
 
-/// The work types and generations that have rows which may be claimed, now or by time alone.
+/// The work types and generations with rows that may be claimed, now or by time alone.
 const SCOPES: &str = sql!(
     "SELECT work_type, generation FROM work_item_counter WHERE pack = ? AND state IN ({claimable}) \
     GROUP BY work_type, generation HAVING sum(count) > 0 ORDER BY work_type, generation"
@@ -156,7 +156,7 @@ impl Store {
     }
 }
 
-/// `turn` is a time in the states in which it is looked at here.
+/// In these states `turn` is a time where it is read here.
 fn standing(state: WorkState, turn: Timestamp, now: Timestamp) -> Standing {
     match state {
         WorkState::Processing if lease_is_over(turn.as_millis(), now.as_millis()) => Standing::Stale { since: turn },
@@ -176,8 +176,7 @@ impl PeekedItem {
 }
 
 impl Standing {
-    /// Its tier, and its place in it: what is due takes the place of its lane ordinal, as if it had been ready all
-    /// along.
+    /// Its tier, and its place there: a due row has the place of its lane ordinal, as if it had always been ready.
     fn place(self, lane_ordinal: i64) -> (u8, i64) {
         match self {
             Standing::Stale { since } => (0, since.as_millis()),

@@ -1,4 +1,4 @@
-//! Whether other runtimes changed a queue: two numbers, at the same cost at any backlog.
+//! A mark by which a host sees that another one changed a queue: two numbers, at the same cost at any backlog.
 
 use crate::model::names::PackName;
 use crate::store::engine::codes::sql;
@@ -7,8 +7,8 @@ use crate::store::engine::row::Sum;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
-/// What a pack's counters said. Rows are never deleted, so another number of them means that some were stored; another
-/// number of ready ones, that a lane went on or that a row was claimed.
+/// The counters of a pack. Another number of rows means that some were stored; another number of ready rows, that a
+/// lane went on or a row was claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueMark {
     stored: u64,
@@ -21,12 +21,12 @@ const MARK: &str = sql!(
 );
 
 impl Store {
-    /// Whether other runtimes may write to this database. They do not notify this one.
+    /// Whether other hosts may write to this database. They do not notify this one.
     pub fn is_shared(&self) -> bool {
         self.readers.engine() != Engine::Sqlite
     }
 
-    /// What the counters of a pack say: when they say something else later, there may be work.
+    /// The counters of a pack: once they have changed, there may be work.
     pub async fn queue_mark(&self, pack: &PackName) -> Result<QueueMark, StoreError> {
         let mut reader = self.reader().await?;
         let (Sum(stored), Sum(ready)) = reader.connection().read_one(MARK, values![pack]).await?;

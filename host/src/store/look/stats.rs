@@ -1,8 +1,8 @@
 //! Statistics from incremental counters: the same cost at any backlog.
 //!
 //! They are of the work types that this program knows (1 and 2 in the statements, as claims have them): rows of others
-//! are as invisible here as they are to claims. `ready` has the heads of lanes only, and of projections the active
-//! generations, as claims do; what they leave to `exact` is the time.
+//! are as invisible here as they are to claims. `ready` counts heads of lanes and active items of projections only, as
+//! claims do. Due times and leases are left to `exact`.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::store::engine::row::{Columns, Sum};
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
-/// How many rows stand in each state.
+/// Rows by state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// WorkItems by state; a state that none stands in is 0.
+    /// The WorkItems in each state, 0 included.
     pub work_items: BTreeMap<WorkState, u64>,
-    /// Messages by state; a state that none stands in is 0.
+    /// The messages in each state, 0 included.
     pub messages: BTreeMap<MessageState, u64>,
 }
 
-/// What the statements below put in front of a count of WorkItems; a count of messages has another number.
+/// The first column of a count of WorkItems; a count of messages has another number.
 const WORK_ITEMS: i64 = 0;
 
 /// `SIGNED`, because a sum is a decimal number on some engines.
@@ -38,7 +38,7 @@ const ROWS: &str = sql!(
     UNION ALL SELECT 1, state, count(*) FROM message GROUP BY state"
 );
 
-/// When the oldest attempt whose outcome is unknown was admitted. Each engine uses an index that holds these rows.
+/// The admission of the oldest uncertain attempt. Each engine uses an index that holds these rows.
 const OLDEST_UNCERTAIN_SQLITE: &str =
     sql!("SELECT min(admitted_at) FROM message WHERE state IN ({message_troubled}) AND state = {message_uncertain}");
 const OLDEST_UNCERTAIN_MYSQL: &str = sql!(
@@ -79,7 +79,7 @@ impl Store {
         self.read_stats(ROWS).await
     }
 
-    /// Since when the message has been uncertain that an operator has been asked about the longest.
+    /// The admission of the oldest uncertain attempt.
     pub async fn oldest_uncertain(&self) -> Result<Option<Timestamp>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();

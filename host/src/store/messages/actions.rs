@@ -26,15 +26,15 @@ use crate::store::work::replay;
 use crate::store::writer::unit::{Scope, Unit, all_written};
 use crate::store::{Store, StoreError};
 
-/// A message that ended by being handed off.
+/// A message that was handed off.
 pub(in crate::store) struct HandedOff {
-    /// Its ordinal.
+    /// The ordinal of the message.
     pub(in crate::store) message: i64,
-    /// When it was.
+    /// The time of the handoff.
     pub(in crate::store) at: Timestamp,
 }
 
-/// What a WorkItem of type `workflow_action_apply` refers to.
+/// The origin of a WorkItem of type `workflow_action_apply`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) struct Applies {
     /// The ordinal of the action's message.
@@ -55,8 +55,7 @@ struct Stored {
     queue_class: QueueClass,
 }
 
-/// The WorkItem has the class of the one whose execution emitted the action: 1 is `default`, where that one is not
-/// there.
+/// The WorkItem has the class of the WorkItem that emitted the action; `default`, if that one is not there.
 static STORED: Statement = Statement::select(
     "(ordinal)",
     sql!(
@@ -81,7 +80,7 @@ static SIZES: Statement = Statement::select(
 );
 
 impl Store {
-    /// The actions that WorkItems apply; what is not there is left out.
+    /// The actions that WorkItems apply; those that do not exist are left out.
     pub async fn load_actions(&self, ids: &[WorkItemId]) -> Result<HashMap<WorkItemId, DueAction>, StoreError> {
         if ids.is_empty() {
             return Ok(HashMap::new());
@@ -91,7 +90,7 @@ impl Store {
         Ok(actions.into_iter().collect())
     }
 
-    /// How many bytes the actions have that WorkItems apply; what is not there has no entry. Reads no body.
+    /// The sizes of the actions that WorkItems apply; an action that does not exist has no entry. Reads no body.
     pub async fn action_sizes(&self, ids: &[WorkItemId]) -> Result<HashMap<WorkItemId, u64>, StoreError> {
         if ids.is_empty() {
             return Ok(HashMap::new());
@@ -102,7 +101,7 @@ impl Store {
     }
 }
 
-/// Makes WorkItems of messages that have just ended so.
+/// Makes WorkItems of messages that have just been handed off.
 pub(in crate::store) async fn hand_off(unit: &mut Unit<'_>, messages: Vec<HandedOff>) -> Result<(), sqlx::Error> {
     if messages.is_empty() {
         return Ok(());
@@ -141,7 +140,7 @@ impl Stored {
         }
     }
 
-    /// The same, however often the transaction is done again.
+    /// The same id however often the transaction is repeated.
     fn work_item_id(&self, at: Timestamp) -> WorkItemId {
         let digest =
             Sha256::new().chain_update(self.id.as_bytes()).chain_update(self.generation.to_be_bytes()).finalize();

@@ -9,6 +9,8 @@ pub(super) mod transitions;
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use self::transitions::{Cancel, Owned, Redrive, Reschedule, RescheduleTo, Resolve};
 use crate::model::event::Header;
 use crate::model::ids::MessageId;
@@ -22,18 +24,17 @@ use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
 use crate::store::{ShardId, ShardLease, Store, StoreError};
-use bytes::Bytes;
 
 /// A part of a shard's feed.
 #[derive(Debug)]
 pub struct FeedPage {
     /// Entries, in sequence order.
     pub entries: Vec<MessageEntry>,
-    /// The last sequence number that the shard had handed out when the page was read: what came later is not in it.
+    /// The last sequence number of the shard when the page was read; later messages are not in the page.
     pub end: u64,
 }
 
-/// A wish to publish, decided by compare-and-swap.
+/// A request for Publish Admission, decided by compare-and-swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionRequest {
     /// The message.
@@ -42,47 +43,47 @@ pub struct AdmissionRequest {
     pub generation: u32,
 }
 
-/// Whether a message was admitted.
+/// The answer to an [`AdmissionRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It is `publishing`; this is the number of the attempt, 1 for the first.
+    /// The message is `publishing`.
     Admitted {
-        /// The attempt's number.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// It was cancelled, rescheduled, or had ended: nothing changed. The index must forget what it held.
+    /// The message was cancelled, rescheduled, or had ended: nothing changed. The index must forget it.
     Moved,
-    /// The shard is no longer the caller's: nothing changed.
+    /// The caller no longer owns the shard: nothing changed.
     Fenced,
 }
 
-/// What an attempt came to.
+/// The outcome of an attempt.
 #[derive(Debug, Clone)]
 pub struct OutcomeRecord {
     /// The message.
     pub id: MessageId,
     /// The generation that was admitted; each counts its attempts from 1.
     pub generation: u32,
-    /// The attempt that this is the outcome of.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// What becomes of the message.
+    /// The next state of the message.
     pub after: AfterAttempt,
     /// Whether the outcome of the attempt is unknown.
     pub uncertain: bool,
-    /// Whether the attempt spends none of the message's: its number is the next one's again.
+    /// Whether the attempt does not count: the next one has its number.
     pub spared: bool,
-    /// The destination's HTTP status, if it gave one.
+    /// The HTTP status of the destination, if it answered.
     pub status: Option<u16>,
-    /// What went wrong, if anything, at most [`crate::model::failure::FAILURE_TEXT_BYTES_MAX`] bytes. Never a payload.
+    /// The error, at most [`crate::model::failure::FAILURE_TEXT_BYTES_MAX`] bytes. Never a payload.
     pub error: Option<String>,
 }
 
-/// What is sent.
+/// The payload of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// The message.
     pub id: MessageId,
-    /// What the receiver tells duplicates by, the same on every attempt.
+    /// The idempotency key for the receiver, the same on every attempt.
     pub idempotency_key: String,
     /// Its `content-type`.
     pub content_type: String,
@@ -92,55 +93,55 @@ pub struct Payload {
     pub body: Bytes,
 }
 
-/// What became of a cancel.
+/// The answer to a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It will not be published.
+    /// The message will not be published.
     Cancelled,
-    /// It was cancelled before.
+    /// The message was cancelled before.
     Already,
-    /// Publish Admission came first, it had ended, or an attempt of it may have arrived.
+    /// Publish Admission came first, the message had ended, or an attempt may have arrived.
     TooLate(TooLate),
     /// There is no such message.
     NotFound,
 }
 
-/// What became of a redrive.
+/// The answer to a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redriven {
-    /// It is due at once, in a new generation, with the idempotency key that it always had.
+    /// The message is due at once, in a new generation and with the same idempotency key.
     Redriven {
-        /// Its new generation.
+        /// The new generation.
         generation: u32,
     },
-    /// It is not dead.
+    /// The message is not dead, but in this state.
     NotDead(MessageState),
-    /// It is dead, and of no more use since then.
+    /// The message expired at this time.
     Expired(Timestamp),
     /// There is no such message.
     NotFound,
 }
 
-/// What became of a resolution.
+/// The answer to a resolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolved {
-    /// It is settled.
+    /// The outcome is recorded.
     Resolved,
-    /// It is not uncertain, and no attempt of it is.
+    /// The message is in this state, and no attempt is uncertain.
     NotUncertain(MessageState),
     /// There is no such message.
     NotFound,
 }
 
-/// What became of a reschedule.
+/// The answer to a reschedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rescheduled {
-    /// It is due at the new time.
+    /// The message is due at the new time.
     Rescheduled {
-        /// Its new generation.
+        /// The new generation.
         generation: u32,
     },
-    /// Publish Admission came first, it had ended, or an attempt of it may have arrived.
+    /// Publish Admission came first, the message had ended, or an attempt may have arrived.
     TooLate(TooLate),
     /// There is no such message.
     NotFound,
@@ -150,9 +151,9 @@ impl Store {
     /// A page of a shard's feed behind `after`. A rebuild reads it from 0 with `nonterminal_only`.
     ///
     /// The end is read first, and nothing behind it is taken: a server's snapshot may lack a transaction and hold one
-    /// that waited for it (`ARCHITECTURE.md`, "What a snapshot shows"). Whoever went on behind the later one would
-    /// never see the earlier. What an end that was seen stands behind has ended, and a snapshot taken afterwards holds
-    /// it.
+    /// that waited for it (`ARCHITECTURE.md`, "What a snapshot shows"). A reader that went on behind the later one
+    /// would never see the earlier. All transactions up to an end that was seen are over, and a later snapshot holds
+    /// them.
     pub async fn feed(
         &self,
         shard: ShardId,
@@ -160,71 +161,43 @@ impl Store {
         nonterminal_only: bool,
         rows_max: u32,
     ) -> Result<FeedPage, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let mut connection = reader.connection();
-            let end = last_seq(&mut connection, shard).await?;
+        self.settled(async |connection| {
+            let end = last_seq(connection, shard).await?;
             let engine = connection.engine();
             let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
             let text = if nonterminal_only { open } else { &FEED };
             let entries = connection.read_all(text.of(engine), values![shard, after, end, rows_max]).await?;
-            reader.is_answered();
             Ok(FeedPage { entries, end })
-        };
-        let page = self.bounded(read).await?;
-        self.settled(page).await
+        })
+        .await
     }
 
     /// The last sequence number that a shard has handed out.
     pub async fn feed_end(&self, shard: ShardId) -> Result<u64, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let end = last_seq(&mut reader.connection(), shard).await?;
-            reader.is_answered();
-            Ok(end)
-        };
-        let end = self.bounded(read).await?;
-        self.settled(end).await
-    }
-
-    /// What was read, once it is durable. A shard's index is built on it: it would be ahead of the store if it held
-    /// what the store loses with the machine.
-    async fn settled<T>(&self, read: T) -> Result<T, StoreError> {
-        self.writer.durable().await?;
-        Ok(read)
+        self.settled(async |connection| last_seq(connection, shard).await).await
     }
 
     /// The current entries of these messages; those that do not exist are left out.
     pub async fn message_entries(&self, ids: &[MessageId]) -> Result<Vec<MessageEntry>, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let entries =
-                ENTRIES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
-            reader.is_answered();
-            Ok(entries)
-        };
-        let entries = self.bounded(read).await?;
-        self.settled(entries).await
+        self.settled(async |connection| {
+            Ok(ENTRIES.fetch(connection, ids.to_vec(), Values::only, FromColumns::read).await?)
+        })
+        .await
     }
 
-    /// Entries that stand in `publishing` with no outcome, by id, behind `after`: what a dead owner left.
+    /// The entries in `publishing`, by id, behind `after`: those that a dead owner left without an outcome.
     pub async fn publishing_entries(
         &self,
         shard: ShardId,
         after: Option<MessageId>,
         rows_max: u32,
     ) -> Result<Vec<MessageEntry>, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
-            let values = values![shard, after, rows_max];
-            let mut connection = reader.connection();
-            let entries = connection.read_all(PUBLISHING.of(connection.engine()), values).await?;
-            reader.is_answered();
-            Ok(entries)
-        };
-        let entries = self.bounded(read).await?;
-        self.settled(entries).await
+        let after = after.as_ref().map_or(&[][..], |id| id.as_bytes());
+        self.settled(async |connection| {
+            let text = PUBLISHING.of(connection.engine());
+            Ok(connection.read_all(text, values![shard, after, rows_max]).await?)
+        })
+        .await
     }
 
     /// Publish Admission: durable, fenced by the shard's owner epoch. One answer a request, in order.
@@ -238,19 +211,16 @@ impl Store {
         self.writer.control(|reply| Control::Admit(request, reply)).await
     }
 
-    /// Bodies of admitted messages; those that do not exist are left out.
+    /// The payloads of these messages; those that do not exist are left out.
     pub async fn payloads(&self, ids: &[MessageId]) -> Result<Vec<Payload>, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let payloads =
-                PAYLOADS.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
-            reader.is_answered();
-            Ok(payloads)
-        };
-        self.bounded(read).await
+        self.bounded(async |connection| {
+            Ok(PAYLOADS.fetch(connection, ids.to_vec(), Values::only, FromColumns::read).await?)
+        })
+        .await
     }
 
-    /// Publish Outcome: durable, fenced by the shard's owner epoch and the attempt. `true` where it counted, in order.
+    /// Publish Outcome: durable, fenced by the shard's owner epoch and the attempt. `true` for each that counted, in
+    /// order.
     pub async fn record_outcomes(
         &self,
         lease: ShardLease,
@@ -261,7 +231,7 @@ impl Store {
         self.writer.control(|reply| Control::Record(request, reply)).await
     }
 
-    /// Ends messages whose time is over and that are not being published. `true` where it did, in order.
+    /// Ends expired messages that are not being published. `true` for a message that ended, in order.
     pub async fn expire(
         &self,
         lease: ShardLease,
@@ -283,19 +253,19 @@ impl Store {
         self.writer.control(|reply| Control::Reschedule(request, reply)).await
     }
 
-    /// As [`Store::reschedule`], to so long after it is moved: by the database's time where runtimes share it, else
-    /// after `now`.
+    /// As [`Store::reschedule`], to `delay` after the move: by the database's time where hosts share it, else after
+    /// `now`.
     pub async fn delay(&self, id: MessageId, delay: Duration, now: Timestamp) -> Result<Rescheduled, StoreError> {
         let request = Reschedule { id, to: RescheduleTo::After { delay, now } };
         self.writer.control(|reply| Control::Reschedule(request, reply)).await
     }
 
-    /// Sends dead messages again. One answer a message, in order.
+    /// Makes dead messages due again. One answer a message, in order.
     pub async fn redrive(&self, ids: Vec<MessageId>, now: Timestamp) -> Result<Vec<Redriven>, StoreError> {
         self.writer.control(|reply| Control::Redrive(Redrive { ids, now }, reply)).await
     }
 
-    /// Settles a message whose outcome is unknown.
+    /// Records the outcome of an uncertain message.
     pub async fn resolve(&self, id: MessageId, resolution: Resolution, now: Timestamp) -> Result<Resolved, StoreError> {
         self.writer.control(|reply| Control::Resolve(Resolve { id, resolution, now }, reply)).await
     }
@@ -317,7 +287,7 @@ static FEED: Text = Text::new(concat!(
     " FROM message WHERE shard = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 ));
 
-/// `state < {message_published}` is what the index `message_open` says: neither published, cancelled, expired nor dead.
+/// `state < {message_published}` is the predicate of the index `message_open`.
 static FEED_OPEN_SQLITE: Text = Text::new(sql!(concat!(
     "SELECT ",
     entry_columns!(),

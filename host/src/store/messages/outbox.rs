@@ -16,7 +16,7 @@ use crate::store::engine::values::Values;
 use crate::store::shards::{ShardId, Shards, shard_of};
 use crate::store::writer::unit::Unit;
 
-/// A message, and where it comes from.
+/// A message and its origin.
 pub(in crate::store) struct Emitted {
     pub(in crate::store) event_id: EventId,
     pub(in crate::store) work_item_id: WorkItemId,
@@ -26,7 +26,7 @@ pub(in crate::store) struct Emitted {
 }
 
 impl Emitted {
-    /// Where it belongs.
+    /// The shard of the message.
     pub(in crate::store) fn shard(&self, shard_count: u16) -> ShardId {
         ShardId(shard_of(&self.namespace, &self.message.destination, shard_count))
     }
@@ -52,7 +52,7 @@ static INSERT: Statement = Statement::insert(
 static INSERT_PAYLOADS: Statement =
     Statement::insert("message_payload (ordinal, idempotency_key, content_type, headers, body)", Conflict::Fail);
 
-/// Stores messages. One whose id is already known stays as it is.
+/// Stores messages. A stored message with the same id stays as it is.
 pub(in crate::store) async fn emit(
     unit: &mut Unit<'_>,
     shards: &mut Shards,
@@ -70,7 +70,7 @@ pub(in crate::store) async fn emit(
         let shard = emitted.shard(unit.terms.shard_count);
         unit.count_message(None, MessageState::Scheduled);
         unit.feed_changed = true;
-        // A clock that is an hour behind must not have it published an hour early.
+        // With a clock that is an hour behind, it must not be published an hour early.
         let mut emitted = emitted;
         if let Some(delay) = emitted.message.due_after {
             emitted.message.due_at = unit.time(emitted.now) + delay;

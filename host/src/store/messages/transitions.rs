@@ -6,12 +6,12 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | `scheduled`, `retry_wait` | `publishing` | admission, under a lease that holds |
-//! | `publishing` | what its attempt came to | outcome, under a lease that is not lost |
+//! | `publishing` | the state after its attempt | outcome, under a lease that is not lost |
 //! | `publishing` | `handed_off`, and a WorkItem beside it | outcome of an action |
 //! | `scheduled`, `retry_wait` | `expired` | expiry, under a lease that is not lost |
 //! | `scheduled`, `retry_wait`, no attempt of which is uncertain | `cancelled`, or `scheduled` in a new generation | command |
 //! | `dead` | `scheduled` in a new generation | redrive |
-//! | `uncertain`; `scheduled`, `retry_wait` after an uncertain attempt | `retry_wait`, `published`, `dead` | what an operator found out |
+//! | `uncertain`; `scheduled`, `retry_wait` after an uncertain attempt | `retry_wait`, `published`, `dead` | resolution, by an operator |
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,37 +39,37 @@ pub(in crate::store) struct Owned<T> {
     pub(in crate::store) now: Timestamp,
 }
 
-/// A wish to cancel.
+/// A request to cancel.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Cancel {
     pub(in crate::store) id: MessageId,
     pub(in crate::store) now: Timestamp,
 }
 
-/// A wish to reschedule.
+/// A request to reschedule.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Reschedule {
     pub(in crate::store) id: MessageId,
     pub(in crate::store) to: RescheduleTo,
 }
 
-/// Where a message is moved to.
+/// The new time of a message.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) enum RescheduleTo {
     /// This time.
     At(Timestamp),
-    /// So long after it is moved; by the caller's clock that is `now`.
+    /// This long after the move, which is at `now` by the caller's clock.
     After { delay: Duration, now: Timestamp },
 }
 
-/// A wish to send dead messages again.
+/// A request to redrive.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Redrive {
     pub(in crate::store) ids: Vec<MessageId>,
     pub(in crate::store) now: Timestamp,
 }
 
-/// What an operator found out about an uncertain message.
+/// A request to resolve an uncertain message.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Resolve {
     pub(in crate::store) id: MessageId,
@@ -89,27 +89,59 @@ static LOAD: Statement = Statement::lock(
 static SHARDS: Statement =
     Statement::select("(id)", "SELECT message.shard FROM wanted CROSS JOIN message ON message.id = wanted.id");
 
-static MOVE: Statement = Statement::update(
-    "message",
-    "state = moved.state, attempt = moved.attempt, eligible_at = moved.eligible_at, admitted_at = moved.admitted_at, \
-     status = moved.status, error = moved.error, finished_at = moved.finished_at, \
-     uncertain_attempts = moved.uncertain_attempts",
-    "moved (ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, \
-     error, finished_at, uncertain_attempts)",
-    "message.ordinal = moved.ordinal AND message.state = moved.old_state \
-     AND message.generation = moved.old_generation AND message.attempt = moved.old_attempt",
-);
+/// The parts of [`MOVE`], with which those of [`REMAKE`] begin.
+macro_rules! moved {
+    (set $row:literal) => {
+        concat!(
+            "state = ",
+            $row,
+            ".state, attempt = ",
+            $row,
+            ".attempt, eligible_at = ",
+            $row,
+            ".eligible_at, admitted_at = ",
+            $row,
+            ".admitted_at, status = ",
+            $row,
+            ".status, error = ",
+            $row,
+            ".error, finished_at = ",
+            $row,
+            ".finished_at, uncertain_attempts = ",
+            $row,
+            ".uncertain_attempts"
+        )
+    };
+    (columns) => {
+        "ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, error, \
+         finished_at, uncertain_attempts"
+    };
+    (on $row:literal) => {
+        concat!(
+            "message.ordinal = ",
+            $row,
+            ".ordinal AND message.state = ",
+            $row,
+            ".old_state AND message.generation = ",
+            $row,
+            ".old_generation AND message.attempt = ",
+            $row,
+            ".old_attempt"
+        )
+    };
+}
+
+static MOVE: Statement =
+    Statement::update("message", moved!(set "moved"), concat!("moved (", moved!(columns), ")"), moved!(on "moved"));
 
 static REMAKE: Statement = Statement::update(
     "message",
-    "state = remade.state, attempt = remade.attempt, eligible_at = remade.eligible_at, \
-     admitted_at = remade.admitted_at, status = remade.status, error = remade.error, \
-     finished_at = remade.finished_at, uncertain_attempts = remade.uncertain_attempts, seq = remade.seq, \
-     generation = remade.generation, due_at = remade.due_at, line_seq = remade.line_seq",
-    "remade (ordinal, old_state, old_generation, old_attempt, state, attempt, eligible_at, admitted_at, status, \
-     error, finished_at, uncertain_attempts, seq, generation, due_at, line_seq)",
-    "message.ordinal = remade.ordinal AND message.state = remade.old_state \
-     AND message.generation = remade.old_generation AND message.attempt = remade.old_attempt",
+    concat!(
+        moved!(set "remade"),
+        ", seq = remade.seq, generation = remade.generation, due_at = remade.due_at, line_seq = remade.line_seq"
+    ),
+    concat!("remade (", moved!(columns), ", seq, generation, due_at, line_seq)"),
+    moved!(on "remade"),
 );
 
 /// Of rows that are held.
@@ -120,36 +152,55 @@ static REGENERATE: Statement = Statement::update(
     "message.ordinal = regenerated.ordinal AND message.action_generation IS NOT NULL",
 );
 
-/// A message's row as it is becoming.
+/// A message's row, with the changes that were decided.
 struct Entry {
     ordinal: i64,
     shard: ShardId,
-    /// What the row said when it was read: state, generation, attempt.
-    before: (MessageState, u32, u32),
+    before: Version,
     life: Life,
     status: Option<u16>,
     error: Option<String>,
-    /// Its place in an ordered lane.
+    /// The place in an ordered lane.
     place: i64,
-    /// The generation that applies it, if it is an action, and whether that is another one than was read.
+    /// The generation that an action was read with.
     action_generation: Option<GenerationNumber>,
-    action_moved: bool,
+    /// The generation that an action was drained to since.
+    drained_to: Option<GenerationNumber>,
     change: Change,
 }
 
-/// What has to be written of an [`Entry`].
+/// The columns by which a row is found again as it was read.
+#[derive(Clone, Copy)]
+struct Version {
+    state: MessageState,
+    generation: u32,
+    attempt: u32,
+}
+
+impl Version {
+    fn of(life: &Life) -> Self {
+        Self { state: life.state, generation: life.generation, attempt: life.attempt }
+    }
+}
+
+/// The part of an [`Entry`] that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Nothing,
-    /// An attempt's progress; its place in the feed stays.
+    /// The progress of an attempt; the place in the feed stays.
     Moved,
-    /// A command; it appears in the feed again, and has the place in its lane that it had.
+    /// A command: the message appears in the feed again, with its old place in its lane.
     Remade,
-    /// A command that begins a new generation: it appears in the feed again, behind everybody else in its lane.
+    /// A command that begins a new generation: the message appears in the feed again, last in its lane.
     Begun,
 }
 
 impl Entry {
+    /// The generation that applies an action.
+    fn applied_by(&self) -> Option<GenerationNumber> {
+        self.drained_to.or(self.action_generation)
+    }
+
     fn moved(&mut self) {
         if self.change == Change::Nothing {
             self.change = Change::Moved;
@@ -171,7 +222,7 @@ pub(in crate::store) async fn shards_of(unit: &mut Unit<'_>, ids: Vec<MessageId>
 pub(in crate::store) struct Book<'s> {
     entries: HashMap<MessageId, Entry>,
     shards: &'s mut Shards,
-    /// What leases are measured by, if the database says it.
+    /// The database's time, where hosts share it.
     database_now: Option<Timestamp>,
 }
 
@@ -187,25 +238,28 @@ impl<'s> Book<'s> {
         Ok(Self { entries, shards, database_now: unit.terms.database_now })
     }
 
-    /// What is due and what has expired is decided by the database's time where runtimes share it; else by the
-    /// caller's.
+    /// The time that decides what is due or expired: the database's where hosts share it, else the caller's.
     fn time(&self, now: Timestamp) -> Timestamp {
         self.database_now.unwrap_or(now)
     }
 
+    /// A message of the shard that `lease` holds; `None` also if the lease is lost.
+    fn owned(&mut self, id: MessageId, lease: &ShardLease) -> Option<&mut Entry> {
+        self.shards.ownership(lease.shard).filter(|ownership| ownership.is_held_by(lease))?;
+        self.entries.get_mut(&id).filter(|entry| entry.shard == lease.shard)
+    }
+
     pub(in crate::store) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| {
-            // What the runtime's clock says does not count where runtimes share a database.
-            ownership.admits(&lease, self.database_now.unwrap_or(now))
+        let admits = self.shards.ownership(lease.shard).is_some_and(|ownership| {
+            // Where hosts share a database, a host's clock does not count.
+            ownership.admits(&lease, self.time(now))
         });
         let admit = |wanted: AdmissionRequest| {
-            if !owned {
+            if !admits {
                 return Admission::Fenced;
             }
-            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| entry.shard == lease.shard) else {
-                return Admission::Moved;
-            };
+            let Some(entry) = self.owned(wanted.id, &lease) else { return Admission::Moved };
             let Some(attempt) = entry.life.admit(wanted.generation, now) else { return Admission::Moved };
             entry.moved();
             Admission::Admitted { attempt }
@@ -215,12 +269,8 @@ impl<'s> Book<'s> {
 
     pub(in crate::store) fn record(&mut self, request: Owned<OutcomeRecord>) -> Result<Vec<bool>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         let record = |outcome: OutcomeRecord| {
-            let Some(entry) = self.entries.get_mut(&outcome.id).filter(|entry| owned && entry.shard == lease.shard)
-            else {
-                return false;
-            };
+            let Some(entry) = self.owned(outcome.id, &lease) else { return false };
             let OutcomeRecord { generation, attempt, after, uncertain, spared, status, error, .. } = outcome;
             if !entry.life.conclude(AttemptEnd { generation, attempt, after, uncertain, spared }, now) {
                 return false;
@@ -234,12 +284,8 @@ impl<'s> Book<'s> {
 
     pub(in crate::store) fn expire(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<bool>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.is_held_by(&lease));
         let expire = |wanted: AdmissionRequest| {
-            let Some(entry) = self.entries.get_mut(&wanted.id).filter(|entry| owned && entry.shard == lease.shard)
-            else {
-                return false;
-            };
+            let Some(entry) = self.owned(wanted.id, &lease) else { return false };
             if !entry.life.expire(wanted.generation, now) {
                 return false;
             }
@@ -298,19 +344,16 @@ impl<'s> Book<'s> {
         })
     }
 
-    /// Has actions that wait for a generation applied by another one, or ends them.
+    /// Moves actions that wait for a generation to another one, or ends them.
     pub(in crate::store) fn drain(&mut self, request: ActionDrain) -> Result<DrainedRows, StoreError> {
         let ActionDrain { from, target, ids, now } = request;
         let mut rows = 0;
         for id in ids {
-            let waits = |entry: &&mut Entry| entry.life.state.waits() && entry.action_generation == Some(from);
+            let waits = |entry: &&mut Entry| entry.life.state.waits() && entry.applied_by() == Some(from);
             let Some(entry) = self.entries.get_mut(&id).filter(waits) else { continue };
             rows += 1;
             match target {
-                DrainTarget::Generation(to) => {
-                    entry.action_generation = Some(to);
-                    entry.action_moved = true;
-                }
+                DrainTarget::Generation(to) => entry.drained_to = Some(to),
                 DrainTarget::DeadLetter => {
                     entry.life.end(MessageState::Dead, now);
                     entry.error = Some(format!("an operator drained generation {from} and had its work end"));
@@ -321,19 +364,18 @@ impl<'s> Book<'s> {
         Ok(DrainedRows(rows))
     }
 
-    /// Writes what changed.
+    /// Writes the changes.
     pub(in crate::store) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let (mut moved, mut remade, mut handed_off) = (Vec::new(), Vec::new(), Vec::new());
         let mut regenerated = Vec::new();
         for entry in self.entries.into_values() {
-            let generation = entry.action_generation.filter(|_| entry.action_moved);
-            regenerated.extend(generation.map(|generation| (entry.ordinal, generation)));
+            regenerated.extend(entry.drained_to.map(|generation| (entry.ordinal, generation)));
             let changed = match entry.change {
                 Change::Nothing => continue,
                 Change::Moved => &mut moved,
                 Change::Remade | Change::Begun => &mut remade,
             };
-            unit.count_message(Some(entry.before.0), entry.life.state);
+            unit.count_message(Some(entry.before.state), entry.life.state);
             if let (MessageState::HandedOff, Some(at)) = (entry.life.state, entry.life.finished_at) {
                 handed_off.push(HandedOff { message: entry.ordinal, at });
             }
@@ -368,13 +410,13 @@ fn entry(columns: &mut Columns<'_>) -> Result<(MessageId, Entry), sqlx::Error> {
     let entry = Entry {
         ordinal,
         shard,
-        before: (life.state, life.generation, life.attempt),
+        before: Version::of(&life),
         life,
         status,
         error,
         place,
         action_generation,
-        action_moved: false,
+        drained_to: None,
         change: Change::Nothing,
     };
     Ok((id, entry))
@@ -382,7 +424,7 @@ fn entry(columns: &mut Columns<'_>) -> Result<(MessageId, Entry), sqlx::Error> {
 
 /// The values of [`MOVE`], with which those of [`REMAKE`] begin.
 fn bind_moved(values: &mut Values, entry: &mut Entry) {
-    let ((state, generation, attempt), life) = (entry.before, entry.life);
+    let (Version { state, generation, attempt }, life) = (entry.before, entry.life);
     values.push(entry.ordinal).push(state).push(generation).push(attempt);
     values.push(life.state).push(life.attempt).push(life.eligible_at);
     values.push(life.admitted_at).push(entry.status).push(entry.error.take());

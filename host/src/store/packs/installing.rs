@@ -1,4 +1,4 @@
-//! Installing and activating: namespaces, the chunks of components, generations, and which one of a pack is active.
+//! Installation and activation: namespaces, chunks of components, generations, and the active one of each pack.
 //!
 //! Invariants:
 //! - A generation is stored after every chunk of its component, in a transaction that counts them.
@@ -22,7 +22,7 @@ use crate::store::writer::unit::{Answers, Unit};
 /// The bytes of one chunk: well within the packets and the entries of every server.
 pub(in crate::store) const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long chunks may lie that no generation refers to: longer than any installation takes.
+/// The time for which a chunk without a generation is kept: longer than any installation takes.
 const ORPHANS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A part of a component.
@@ -30,7 +30,7 @@ const ORPHANS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 pub(in crate::store) struct Chunk {
     /// SHA-256 of the whole component.
     pub(in crate::store) digest: [u8; 32],
-    /// Its place, from 0.
+    /// The place of the chunk, from 0.
     pub(in crate::store) position: u32,
     pub(in crate::store) bytes: Bytes,
     pub(in crate::store) now: Timestamp,
@@ -52,14 +52,14 @@ pub(in crate::store) struct Installation {
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Activation {
     pub(in crate::store) pack: PackName,
-    /// `None`: no generation is to be active.
+    /// The generation; `None` for no active one.
     pub(in crate::store) number: Option<GenerationNumber>,
-    /// Only if this one is active.
+    /// The generation that has to be active before.
     pub(in crate::store) expected: Option<GenerationNumber>,
     pub(in crate::store) now: Timestamp,
 }
 
-/// What stands for no generation in `pack.active_generation`.
+/// No generation, in `pack.active_generation`.
 const NONE_ACTIVE: u32 = 0;
 
 const INSERT_GENERATION: &str = "\
@@ -81,7 +81,7 @@ const EXISTS: &str = "SELECT 1 FROM generation WHERE pack = ? AND number = ?";
 
 static INSERT_NAMESPACES: Statement = Statement::insert("namespace (name, created_at)", Conflict::Keep("name"));
 
-/// A chunk that is there already is as good, and is as young as this one from now on.
+/// A stored chunk is as good, and becomes as young as the new one.
 static STORE_CHUNK: Statement = Statement::insert(
     "component_chunk (digest, position, stored_at, bytes)",
     Conflict::Set("digest, position", "stored_at"),
@@ -95,7 +95,7 @@ static LOCK_PACK: Statement = Statement::lock(
 
 static CREATE_PACK: Statement = Statement::insert("pack (name, active_generation)", Conflict::Keep("name"));
 
-/// Makes namespaces known.
+/// Stores namespaces.
 pub(in crate::store) async fn ensure_namespaces(
     unit: &mut Unit<'_>,
     requests: Vec<(Vec<Namespace>, Timestamp)>,
@@ -110,7 +110,7 @@ pub(in crate::store) async fn ensure_namespaces(
     Ok(answers)
 }
 
-/// Stores parts of components. The first part of each clears away what others left behind.
+/// Stores chunks of components. The first chunk of a component also removes orphaned ones.
 pub(in crate::store) async fn store_chunks(
     unit: &mut Unit<'_>,
     chunks: Vec<Chunk>,
@@ -172,7 +172,7 @@ async fn install_one(
     Ok(Ok(Installed { number, new: known.is_none() }))
 }
 
-/// Changes which generations are active, in order.
+/// Applies activations, in order.
 pub(in crate::store) async fn activate(
     unit: &mut Unit<'_>,
     activations: Vec<Activation>,
@@ -203,7 +203,7 @@ async fn activate_one(unit: &mut Unit<'_>, activation: Activation) -> Result<Act
     Ok(Activated::Activated { previous: active })
 }
 
-/// Holds a pack's row until the transaction ends. Returns what is in it, if there is such a pack.
+/// Holds a pack's row until the transaction ends. Returns its active generation, if there is such a pack.
 async fn lock_pack(unit: &mut Unit<'_>, pack: &PackName) -> Result<Option<u32>, sqlx::Error> {
     let bind = |values: &mut Values, pack: PackName| {
         values.push(&pack);

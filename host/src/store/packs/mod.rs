@@ -1,6 +1,6 @@
-//! Installed packs: their generations, and which one is active. Also the namespaces.
+//! Installed packs: their generations, and the active one of each. Also the namespaces.
 //!
-//! How they are written is in `installing`.
+//! `installing` writes them.
 
 pub(super) mod installing;
 
@@ -24,85 +24,85 @@ use crate::store::{Store, StoreError};
 /// The generations of all packs that a listing shows, newest first; older ones are left out.
 pub const GENERATIONS_SHOWN_MAX: u32 = 1_000;
 
-/// Chunks of a component that one read takes.
+/// The chunks of one read.
 const CHUNKS_PER_READ: i64 = 4;
 
-/// A generation that this runtime is to serve.
+/// A generation that this host is to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingGeneration {
     /// The pack.
     pub pack: PackName,
-    /// Its number.
+    /// The number.
     pub number: GenerationNumber,
-    /// Whether new events are admitted under it; else unfinished work refers to it.
+    /// Whether new events are admitted under it; if not, unfinished work refers to it.
     pub active: bool,
 }
 
-/// A generation as it is stored, without its component.
+/// A generation without its component.
 #[derive(Debug, Clone)]
 pub struct Generation {
     /// The pack.
     pub pack: PackName,
-    /// Its number.
+    /// The number.
     pub number: GenerationNumber,
     /// Whether new events are admitted under it.
     pub active: bool,
     /// SHA-256 of the pack file.
     pub digest: [u8; 32],
-    /// SHA-256 of the component; of a generation that was installed before components were stored in chunks, `digest`.
+    /// SHA-256 of the component; equal to `digest` for components that were stored whole.
     pub component_digest: [u8; 32],
-    /// The component's size, in bytes.
+    /// The size of the component.
     pub component_bytes: u64,
-    /// When it was installed.
+    /// The time of installation.
     pub installed_at: Timestamp,
-    /// When it was last made active, if it ever was.
+    /// The last activation.
     pub activated_at: Option<Timestamp>,
     /// The manifest's text.
     pub manifest: String,
 }
 
-/// A generation and what still refers to it.
+/// A generation with the work that refers to it.
 #[derive(Debug, Clone)]
 pub struct GenerationStatus {
     /// The generation.
     pub generation: Generation,
-    /// Unfinished WorkItems that run on it, by state; states without any are left out.
+    /// The unfinished WorkItems by state; a state without any is left out.
     pub unfinished: BTreeMap<WorkState, u64>,
-    /// Actions that it emitted and that are not due yet.
+    /// The actions that are not due yet.
     pub actions: u64,
 }
 
-/// What an installation came to.
+/// The answer to an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installed {
-    /// The generation that has this pack file.
+    /// The generation of the pack file.
     pub number: GenerationNumber,
-    /// Whether it is new.
+    /// Whether the generation is new.
     pub new: bool,
 }
 
-/// What becomes of a generation that is installed.
+/// The stage of a new generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Installing {
-    /// It is staged: the active one stays.
+    /// Staged: the active generation stays.
     Staged,
-    /// It is active at once, in the same transaction.
+    /// Active, in the same transaction.
     Active,
 }
 
-/// What an activation came to.
+/// The answer to an activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activated {
-    /// It is active now; what was active before.
+    /// The generation is active now.
     Activated {
-        /// The one before.
+        /// The generation before it.
         previous: Option<GenerationNumber>,
     },
-    /// It was active already.
+    /// The generation was active already.
     Already,
-    /// Another one is active than the caller thought.
+    /// The active generation is not the expected one.
     Overtaken {
-        /// That one.
+        /// The active generation.
         active: Option<GenerationNumber>,
     },
     /// There is no such generation.
@@ -110,7 +110,7 @@ pub enum Activated {
 }
 
 impl GenerationStatus {
-    /// Where it stands.
+    /// The stage of the generation.
     pub fn stage(&self) -> GenerationStage {
         let unfinished = self.unfinished.values().sum::<u64>() + self.actions;
         GenerationStage::of(self.generation.active, self.generation.activated_at.is_some(), unfinished)
@@ -118,14 +118,14 @@ impl GenerationStatus {
 }
 
 impl Store {
-    /// Makes namespaces known; those that are already known stay as they are.
+    /// Stores namespaces; those that are stored stay as they are.
     pub async fn ensure_namespaces(&self, names: &[Namespace], now: Timestamp) -> Result<(), StoreError> {
         let names = names.to_vec();
         self.writer.control(|reply| Control::EnsureNamespaces((names, now), reply)).await
     }
 
-    /// Installs a pack: its component first, a chunk a transaction, then the generation that names it. One whose digest
-    /// is already installed keeps its number.
+    /// Installs a pack: its component first, a chunk a transaction, then the generation. A digest that is installed
+    /// already keeps its number.
     ///
     /// After a crash in between, nothing refers to the chunks: the same installation uses them, or a later one of any
     /// pack removes them.
@@ -179,7 +179,7 @@ impl Store {
         Ok(reader.connection().read_optional(GENERATION, values![pack, number]).await?)
     }
 
-    /// The generation that has this pack file.
+    /// The generation of a pack file.
     pub async fn generation_of_file(
         &self,
         pack: &PackName,
@@ -198,7 +198,7 @@ impl Store {
         Ok(reader.connection().read_all(GENERATIONS, listed).await?)
     }
 
-    /// All generations with what refers to them, by pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
+    /// All generations with the work that refers to them, by pack, newest first; at most [`GENERATIONS_SHOWN_MAX`].
     pub async fn list_generations(&self, pack: Option<&PackName>) -> Result<Vec<GenerationStatus>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -234,7 +234,7 @@ impl Store {
             }
         }
         let component = component.freeze();
-        // What was stored whole, before components had digests, is compared in size only.
+        // A component that was stored whole, before components had digests, is compared in size only.
         let known = generation.component_digest != generation.digest;
         let is_whole = component.len() == expected;
         if is_whole && (!known || Sha256::digest(&component)[..] == generation.component_digest) {
@@ -258,13 +258,13 @@ macro_rules! generation_columns {
     };
 }
 
-/// Actions that have not been handed off and have not ended, by the generation that is to apply them.
+/// Actions that have neither been handed off nor ended, by the generation that applies them.
 const ACTIONS: &str = "\
     SELECT action_pack, open_action, count(*) FROM message WHERE open_action IS NOT NULL GROUP BY action_pack, open_action";
 
 /// Active generations, and those with WorkItems that may be claimed now or later, or with actions that wait.
-/// The rows are asked and not the counters: what is not served is not worked off. Blocked rows have a head, which
-/// brings them in. A subquery with a limit is asked for each generation, and never made a table of.
+/// Rows decide and not the counters: a generation that is not served would never be worked off. Blocked rows need no
+/// look: each has a head. A subquery with a limit is run for each generation, and never becomes a table.
 pub(super) const SERVING: &str = sql!(
     "SELECT generation.pack, generation.number, generation.number = pack.active_generation \
     FROM generation JOIN pack ON pack.name = generation.pack \
@@ -293,7 +293,7 @@ const UNFINISHED: &str = sql!(
     GROUP BY pack, generation, state"
 );
 
-/// The number that a digest has, and the last one of its pack.
+/// The number of a digest, and the last number of its pack.
 pub(super) const NUMBERS: &str = "\
     SELECT (SELECT number FROM generation WHERE pack = ? AND digest = ?), \
     (SELECT max(number) FROM generation WHERE pack = ?)";

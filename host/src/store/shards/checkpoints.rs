@@ -1,8 +1,7 @@
-//! Checkpoints of shards' indexes: which of them count.
+//! Checkpoints of shards' indexes: the list of those that count.
 //!
-//! An object store holds their bytes, and anybody who once owned a shard may still be writing there. What counts is
-//! said here, by the shard's owner and under its lease: bytes that are not recorded are nothing. The digest stands for
-//! every byte.
+//! An object store holds their bytes, and every former owner of a shard may still be writing there. The shard's owner
+//! records here, under its lease, which checkpoints count; unrecorded bytes are nothing. The digest covers every byte.
 
 use super::{ShardId, ShardLease, Shards};
 use crate::model::time::Timestamp;
@@ -14,29 +13,29 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{Store, StoreError};
 
-/// Checkpoints that are listed: more than there are shards times those that are kept of each.
+/// The most checkpoints of a list: more than all shards keep.
 const LISTED_MAX: u32 = 4_096;
 
 /// A checkpoint that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRow {
-    /// Whose.
+    /// The shard.
     pub shard: ShardId,
-    /// The owner that made it.
+    /// The ownership epoch of its maker.
     pub epoch: u64,
-    /// Which one of that owner's.
+    /// The number among the checkpoints of that epoch.
     pub number: u64,
-    /// At least this much of the feed is in it.
+    /// The sequence number up to which the feed is in it, at least.
     pub applied: u64,
-    /// Its size.
+    /// The size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its manifest, which names all of its files by theirs.
+    /// SHA-256 of the manifest, which names the files by their digests.
     pub digest: [u8; 32],
-    /// When it was recorded.
+    /// The time of recording.
     pub created_at: Timestamp,
 }
 
-/// What is asked about a shard's checkpoints, by its owner.
+/// An owner's request about the checkpoints of its shard.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct CheckpointRequest {
     pub(in crate::store) lease: ShardLease,
@@ -45,21 +44,21 @@ pub(in crate::store) struct CheckpointRequest {
 
 #[derive(Debug, Clone)]
 enum Change {
-    /// One more counts, and the newest `kept_max` in all.
+    /// Adds a checkpoint and keeps the newest `kept_max`.
     Keep { checkpoint: CheckpointRow, kept_max: u32 },
-    /// None counts any more.
+    /// Drops all checkpoints.
     Forget,
 }
 
 impl Store {
-    /// What tells this store from every other one.
+    /// The identity of this store, different from every other one's.
     pub async fn identity(&self) -> Result<[u8; 16], StoreError> {
         let mut reader = self.reader().await?;
         Ok(reader.connection().read_one("SELECT id FROM store_identity", values![]).await?)
     }
 
-    /// Has a checkpoint count, and of the older ones as many as make `kept_max` with it. Returns those that count then,
-    /// the newest first; `None`, and nothing is changed, if another runtime owns it.
+    /// Adds a checkpoint, and keeps the newest `kept_max` of the shard. Returns the kept ones, newest first; `None`,
+    /// and nothing is changed, if another host owns the shard.
     pub async fn keep_checkpoint(
         &self,
         lease: ShardLease,
@@ -70,14 +69,14 @@ impl Store {
         self.writer.control(|reply| Control::Checkpoint(Box::new(request), reply)).await
     }
 
-    /// Has no checkpoint of a shard count any more. `false`, and nothing is changed, if another runtime owns the shard.
+    /// Drops all checkpoints of a shard. `false`, and nothing is changed, if another host owns the shard.
     pub async fn forget_checkpoints(&self, lease: ShardLease) -> Result<bool, StoreError> {
         let request = CheckpointRequest { lease, change: Change::Forget };
         let left = self.writer.control(|reply| Control::Checkpoint(Box::new(request), reply)).await?;
         Ok(left.is_some())
     }
 
-    /// The checkpoints of a shard that count, the newest first.
+    /// The checkpoints of a shard, newest first.
     pub async fn checkpoints_of(&self, shard: ShardId) -> Result<Vec<CheckpointRow>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -85,7 +84,7 @@ impl Store {
         Ok(connection.read_all(text, values![shard, LISTED_MAX]).await?)
     }
 
-    /// Every checkpoint that counts: by shard, the newest first.
+    /// All checkpoints, by shard, newest first.
     pub async fn checkpoints(&self) -> Result<Vec<CheckpointRow>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -104,7 +103,7 @@ static ALL: Text = Text::new(
      ORDER BY shard, epoch DESC, number DESC LIMIT ?",
 );
 
-/// A request that is repeated after a commit whose outcome is unknown finds its own row.
+/// A repeated request, after a commit with an unknown outcome, finds its own row.
 static INSERT: Statement = Statement::insert(
     "shard_checkpoint (shard, epoch, number, applied, bytes, digest, created_at)",
     Conflict::Keep("shard, epoch, number"),
@@ -112,7 +111,7 @@ static INSERT: Statement = Statement::insert(
 
 const DROP: &str = "DELETE FROM shard_checkpoint WHERE shard = ? AND epoch = ? AND number = ?";
 
-/// Applies requests in order. The shards' rows are held, so that no owner changes meanwhile.
+/// Applies requests, in order. The shards' rows are held, so that no owner changes meanwhile.
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
     shards: &Shards,

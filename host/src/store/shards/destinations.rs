@@ -1,10 +1,10 @@
-//! Destinations that are set while hosts run, for every runtime over the database. What a document means is for others
-//! to say; here it is a text with a version.
+//! Destinations that are set while hosts run, for every host over the database. A document is a text with a version
+//! here; its meaning belongs to other modules.
 //!
 //! Invariants:
-//! - Versions rise, and none is given twice, whatever the destination's name: one that was removed and set again is
-//!   never taken for what it was.
-//! - A change that says which version it is a change of changes that one or nothing.
+//! - Versions rise over all destinations, and none is given twice: a destination that was removed and set again never
+//!   has an old version.
+//! - A change with an expected version changes that version or nothing.
 //! - Removing a destination removes none of its messages.
 
 use crate::model::destination::DESTINATIONS_SET_MAX;
@@ -21,118 +21,104 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit, all_written};
 use crate::store::{Store, StoreError};
 
-/// Messages that are counted for one destination; more than these are "more".
+/// The most messages that are counted for one destination.
 pub const PENDING_COUNTED_MAX: u64 = 100_000;
 
-/// Rows of messages that one read looks at.
+/// The rows of messages that one read looks at.
 const SCANNED_PER_READ: u32 = 10_000;
 
-/// Rows of messages that one count looks at.
+/// The rows of messages that one count looks at.
 const SCANNED_MAX: u64 = 2_000_000;
 
-/// A destination that was set.
+/// A destination that was set while hosts ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationRow {
-    /// Its name.
+    /// The name.
     pub name: DestinationName,
-    /// What was set, as JSON.
+    /// The settings, as JSON.
     pub document: String,
-    /// Which change this is.
+    /// The number of its last change.
     pub version: u64,
-    /// It is to be called no more, and messages waited for it when that was said.
+    /// Whether it was removed while messages waited for it.
     pub removed: bool,
-    /// When it was set first.
+    /// The time of the first change.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// The time of the last change.
     pub changed_at: Timestamp,
 }
 
-/// What is to become of a destination.
+/// The wanted state of a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DestinationWish {
-    /// It is as this document says.
+    /// Set, with this document.
     Set(String),
-    /// It is called no more. What waits for it goes on waiting, in the order in which it stands.
+    /// Removed: not called any more. Its messages keep waiting, in their order.
     Remove,
-    /// It is called no more, and nothing waits for it.
+    /// Forgotten: not called any more, and without waiting messages.
     Forget,
 }
 
 /// A change of a destination.
 #[derive(Debug, Clone)]
 pub struct DestinationChange {
-    /// Which one.
+    /// The destination.
     pub name: DestinationName,
-    /// What is to become of it.
+    /// The wanted state.
     pub wish: DestinationWish,
-    /// The version that this is a change of, 0 for a destination that is not set; `None`, whatever it is.
+    /// The version before the change, 0 for a destination that is not set; `None` for any.
     pub expected: Option<u64>,
-    /// When.
+    /// Now.
     pub now: Timestamp,
 }
 
-/// What came of a change.
+/// The answer to a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DestinationChanged {
-    /// It was done, and made this version.
+    /// The change is durable, as this version.
     Done(u64),
-    /// The destination has another version than was expected; 0 if it is not set.
+    /// The destination has this version and not the expected one; 0 if it is not set.
     Stale(u64),
     /// There is no such destination.
     NotFound,
-    /// There are as many as there may be.
+    /// There are as many destinations as allowed.
     TooMany,
 }
 
-/// How many messages wait for a destination, or are under way to it.
+/// Messages that have not ended, to one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// So many were counted.
+    /// The messages that were counted.
     pub messages: u64,
     /// Whether there may be more.
     pub more: bool,
 }
 
 impl Store {
-    /// Changes a destination, durably and for every runtime. Others see it when they look next, within a second.
+    /// Changes a destination, durably and for every host. Others see the change within a second.
     pub async fn change_destination(&self, change: DestinationChange) -> Result<DestinationChanged, StoreError> {
         self.writer.control(|reply| Control::ChangeDestination(change, reply)).await
     }
 
     /// The version of the last change of any destination.
     pub async fn destinations_version(&self) -> Result<u64, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let version = reader.connection().read_one(VERSION, values![]).await?;
-            reader.is_answered();
-            Ok(version)
-        };
-        self.bounded(read).await
+        self.bounded(async |connection| Ok(connection.read_one(VERSION, values![]).await?)).await
     }
 
-    /// Every destination that was set, and those that were removed and are still waited for.
+    /// All destinations, and removed ones with waiting messages.
     pub async fn destinations(&self) -> Result<Vec<DestinationRow>, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let rows = all(&mut reader.connection()).await?;
-            reader.is_answered();
-            Ok(rows)
-        };
-        let rows = self.bounded(read).await?;
-        // What is called by it leaves the store.
-        self.writer.durable().await?;
-        Ok(rows)
+        // Calls to a destination leave the store, so its settings have to be durable.
+        self.settled(async |connection| Ok(all(connection).await?)).await
     }
 
-    /// How many messages wait for a destination or are under way to it. No index has them by destination: this walks
-    /// over all that have not ended, and ends where it has seen enough.
+    /// Counts the messages to a destination that have not ended. No index has them by destination: the count walks over
+    /// all messages that have not ended, and stops at its bounds.
     pub async fn pending_of(&self, destination: &DestinationName) -> Result<Pending, StoreError> {
         let mut pending = Pending { messages: 0, more: false };
         let mut scanned = 0;
         for shard in (0..self.shard_count()).map(ShardId) {
             let mut after = 0;
             loop {
-                let seen = self.bounded(self.scan_open(shard, after)).await?;
+                let seen = self.scan_open(shard, after).await?;
                 scanned += seen.len() as u64;
                 pending.messages += seen.iter().filter(|(_, name)| name == destination.as_str()).count() as u64;
                 pending.more = pending.messages > PENDING_COUNTED_MAX || scanned >= SCANNED_MAX;
@@ -148,19 +134,18 @@ impl Store {
         Ok(pending)
     }
 
-    /// Sequence number and destination of messages that have not ended.
+    /// The sequence number and destination of messages that have not ended.
     async fn scan_open(&self, shard: ShardId, after: i64) -> Result<Vec<(i64, String)>, StoreError> {
-        let mut reader = self.reader().await?.in_doubt();
-        let mut connection = reader.connection();
-        let engine = connection.engine();
-        let text = engine.pick(&OPEN_SQLITE, &OPEN_MYSQL).of(engine);
-        let seen = connection.read_all(text, values![shard, after, SCANNED_PER_READ]).await?;
-        reader.is_answered();
-        Ok(seen)
+        self.bounded(async |connection| {
+            let engine = connection.engine();
+            let text = engine.pick(&OPEN_SQLITE, &OPEN_MYSQL).of(engine);
+            Ok(connection.read_all(text, values![shard, after, SCANNED_PER_READ]).await?)
+        })
+        .await
     }
 }
 
-/// The row that whoever changes a destination holds.
+/// The row that every change of a destination holds.
 const HEAD: i64 = 1;
 
 const VERSION: &str = "SELECT version FROM destination_head WHERE id = 1";
@@ -183,7 +168,7 @@ const UPDATE: &str =
 
 const DELETE: &str = "DELETE FROM destination WHERE name = ? AND version = ?";
 
-/// `state < 4` is what the index `message_open` says, as in the feed.
+/// The predicate on `state` is that of the index `message_open`, as in the feed.
 static OPEN_SQLITE: Text = Text::new(sql!(
     "SELECT seq, destination FROM message WHERE shard = ? AND seq > ? AND state < {message_published} ORDER BY seq LIMIT ?"
 ));
@@ -191,7 +176,7 @@ static OPEN_SQLITE: Text = Text::new(sql!(
 static OPEN_MYSQL: Text =
     Text::new("SELECT open_seq, destination FROM message WHERE shard = ? AND open_seq > ? ORDER BY open_seq LIMIT ?");
 
-/// Every destination, removed ones too. There are no more than a change makes.
+/// All destinations, removed ones too. Changes bound their number.
 pub(in crate::store) async fn all(connection: &mut Connection<'_>) -> Result<Vec<DestinationRow>, sqlx::Error> {
     connection.read_all(ALL, values![]).await
 }
@@ -224,7 +209,7 @@ pub(in crate::store) async fn apply(
 async fn apply_one(unit: &mut Unit<'_>, change: DestinationChange) -> Result<DestinationChanged, sqlx::Error> {
     let head = LOCK_HEAD.fetch(&mut unit.connection, vec![HEAD], Values::only, u64::read).await?;
     let head = head.first().copied().unwrap_or(0);
-    // What is read from here on is what is there now, and stays so: nobody changes a destination without the head.
+    // Destinations stay as they are read now: every change holds the head.
     let rows = all(&mut unit.connection).await?;
     let row = rows.iter().find(|row| row.name == change.name);
     let stands = row.filter(|row| !row.removed).map_or(0, |row| row.version);

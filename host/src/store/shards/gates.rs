@@ -1,5 +1,4 @@
-//! Gates: which destinations' lanes are paused or closed. There is a row for each that is not open; every runtime reads
-//! them all.
+//! Gates of destinations' lanes. Each gate that is not open has a row; every host reads all of them.
 
 use crate::model::destination_lane::Gate;
 use crate::model::names::{DestinationName, Namespace};
@@ -12,7 +11,7 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{Store, StoreError};
 
-/// The most gates that are read: more than there are tenants' destinations.
+/// The most gates of a read: more than all namespaces have destinations.
 const GATES_MAX: u32 = 65_536;
 
 /// A gate that is not open.
@@ -20,22 +19,22 @@ const GATES_MAX: u32 = 65_536;
 pub struct GateRow {
     /// The destination.
     pub destination: DestinationName,
-    /// Of this tenant's lanes; `None` for the whole destination.
+    /// The namespace; `None` for the whole destination.
     pub namespace: Option<Namespace>,
-    /// Where it stands.
+    /// The state of the gate.
     pub gate: Gate,
     /// The reason, if one was given.
     pub reason: Option<String>,
-    /// Since when.
+    /// The time of the change.
     pub changed_at: Timestamp,
 }
 
-/// Who sets a gate.
+/// The origin of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetBy {
-    /// An operator, whose word counts. To open a whole destination opens every tenant's lanes.
+    /// An operator. Opening a whole destination opens the lanes of every namespace.
     Operator,
-    /// The destination itself, by its answer: a gate that an operator has set stays.
+    /// The destination, by its answer: a gate that an operator has set stays.
     Destination,
 }
 
@@ -44,33 +43,27 @@ pub enum SetBy {
 pub struct GateChange {
     /// The destination.
     pub destination: DestinationName,
-    /// Of this tenant's lanes; `None` for the whole destination.
+    /// The namespace; `None` for the whole destination.
     pub namespace: Option<Namespace>,
-    /// Where it is to stand.
+    /// The wanted state.
     pub gate: Gate,
-    /// Why.
+    /// The reason, if one is given.
     pub reason: Option<String>,
-    /// By whom.
+    /// The origin.
     pub by: SetBy,
-    /// When.
+    /// Now.
     pub now: Timestamp,
 }
 
 impl Store {
-    /// Sets a gate, durably and for every runtime. Others see it when they look next, within a second.
+    /// Sets a gate, durably and for every host. Others see the change within a second.
     pub async fn set_gate(&self, change: GateChange) -> Result<(), StoreError> {
         self.writer.control(|reply| Control::SetGate(change, reply)).await
     }
 
-    /// Every gate that is not open.
+    /// The gates that are not open.
     pub async fn gates(&self) -> Result<Vec<GateRow>, StoreError> {
-        let read = async {
-            let mut reader = self.reader().await?.in_doubt();
-            let rows = reader.connection().read_all(GATES, values![GATES_MAX]).await?;
-            reader.is_answered();
-            Ok(rows)
-        };
-        self.bounded(read).await
+        self.bounded(async |connection| Ok(connection.read_all(GATES, values![GATES_MAX]).await?)).await
     }
 }
 
@@ -116,7 +109,7 @@ impl Column for Gate {
     type Stored<'r> = i64;
 
     fn of_stored(stored: i64) -> Result<Self, sqlx::Error> {
-        // Whatever else it may say: not open.
+        // A malformed gate is not open.
         Ok(if stored == PAUSED { Gate::Paused } else { Gate::Closed })
     }
 }
@@ -124,7 +117,7 @@ impl Column for Gate {
 impl From<Gate> for Value {
     fn from(gate: Gate) -> Self {
         match gate {
-            // Has no row.
+            // An open gate has no row.
             Gate::Open => Value::Integer(0),
             Gate::Paused => Value::Integer(PAUSED),
             Gate::Closed => Value::Integer(CLOSED),

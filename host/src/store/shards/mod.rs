@@ -1,8 +1,7 @@
-//! Delay Shards: their owners, and which one a message belongs to.
+//! Delay Shards, their owners, and the shard of a message.
 //!
-//! A lease is lost when somebody else acquires the shard or it is released; that it ran out alone does not end it, so
-//! an owner that was slow may still record what it did. Admitting anything new, however, needs a lease that holds
-//! (`messages`).
+//! A lease is lost when another host acquires the shard, or by a release. A lease that ran out is not lost yet, so a
+//! slow owner may still record outcomes. A Publish Admission needs a lease that has not run out (`messages`).
 
 pub(super) mod checkpoints;
 pub(super) mod database_time;
@@ -44,18 +43,18 @@ impl From<ShardId> for Value {
     }
 }
 
-/// A shard as the store knows it.
+/// A shard's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardRow {
-    /// Which one.
+    /// The shard.
     pub shard: ShardId,
-    /// Its last owner, unless it was released.
+    /// The last owner, unless the shard was released.
     pub owner: Option<RuntimeId>,
-    /// Rises by one with every change of owner.
+    /// The ownership epoch, which rises by one with every change of owner.
     pub epoch: u64,
-    /// When the owner's lease ends unless it is renewed.
+    /// The end of the owner's lease, unless it is renewed.
     pub lease_until: Timestamp,
-    /// The last change of its messages.
+    /// The last sequence number of its feed.
     pub last_seq: u64,
 }
 
@@ -76,14 +75,14 @@ impl FromColumns for ShardRow {
 pub struct ShardLease {
     /// The shard.
     pub shard: ShardId,
-    /// Rises by one with every change of owner.
+    /// The ownership epoch, which rises by one with every change of owner.
     pub epoch: u64,
-    /// When it ends unless it is renewed.
+    /// The end of the lease, unless it is renewed.
     pub until: Timestamp,
 }
 
 impl Store {
-    /// How many shards there are; fixed when the store was created.
+    /// The number of shards, fixed when the store was created.
     pub fn shard_count(&self) -> u16 {
         self.shards
     }
@@ -93,14 +92,14 @@ impl Store {
         ShardId(shard_of(namespace, destination, self.shards))
     }
 
-    /// Every shard, as the store knows it.
+    /// All shards.
     pub async fn shards(&self) -> Result<Vec<ShardRow>, StoreError> {
         let mut reader = self.reader().await?;
         let text = "SELECT id, owner, epoch, lease_until, last_seq FROM shard ORDER BY id";
         Ok(reader.connection().read_all(text, values![]).await?)
     }
 
-    /// Becomes a shard's owner if it has none whose lease still holds. A runtime that owns it already gets a new epoch.
+    /// Acquires a shard that has no other owner with a lease that holds. The present owner gets a new epoch.
     pub async fn acquire_shard(
         &self,
         shard: ShardId,
@@ -123,7 +122,7 @@ impl Store {
         self.writer.control(|reply| Control::Shard(request, reply)).await
     }
 
-    /// Gives a shard up.
+    /// Releases a shard.
     pub async fn release_shard(&self, lease: ShardLease) -> Result<(), StoreError> {
         self.writer.control(|reply| Control::Shard(ShardRequest::Release { lease }, reply)).await?;
         Ok(())
@@ -137,7 +136,7 @@ pub(super) fn shard_of(namespace: &Namespace, destination: &DestinationName, sha
     u16::try_from(fnv1a(name) % u64::from(shards)).expect("a remainder is smaller than its divisor")
 }
 
-/// What is asked of a shard's row.
+/// A request about a shard's owner.
 #[derive(Debug, Clone)]
 pub(super) enum ShardRequest {
     Acquire { shard: ShardId, runtime: RuntimeId, lease_duration: Duration, now: Timestamp },
@@ -145,7 +144,7 @@ pub(super) enum ShardRequest {
     Release { lease: ShardLease },
 }
 
-/// A shard's row.
+/// The owner of a shard, and its lease.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ownership {
     owner: Option<RuntimeId>,
@@ -154,7 +153,7 @@ pub(super) struct Ownership {
 }
 
 impl ShardRequest {
-    /// Whose row it concerns.
+    /// The shard of the request.
     pub(super) fn shard(&self) -> ShardId {
         match self {
             ShardRequest::Acquire { shard, .. } => *shard,
@@ -164,18 +163,18 @@ impl ShardRequest {
 }
 
 impl Ownership {
-    /// Whether `lease` is still its owner's.
+    /// Whether `lease` is not lost.
     pub(super) fn is_held_by(&self, lease: &ShardLease) -> bool {
         self.owner.is_some() && self.epoch == lease.epoch
     }
 
-    /// Whether `lease` is still its owner's and has not run out.
+    /// Whether `lease` is not lost and has not run out.
     pub(super) fn admits(&self, lease: &ShardLease, now: Timestamp) -> bool {
         self.is_held_by(lease) && self.until > now
     }
 
-    /// Grants a wish, or does not. What is stored is measured by the unit's time; the caller is told when its lease
-    /// ends by its own clock, which it read before it asked.
+    /// Grants a request or refuses it. The stored end of a lease is by the unit's time, the answered end by the
+    /// caller's clock, which it read before it asked.
     fn decide(&mut self, request: ShardRequest, unit: &Unit<'_>) -> Option<ShardLease> {
         let shard = request.shard();
         let until = match request {
@@ -219,19 +218,19 @@ static SAVE: Statement = Statement::update(
     "shard.id = changed.id",
 );
 
-/// A shard's row: its owner, and how far its feed goes.
+/// A shard's row: its owner, and the end of its feed.
 struct StoredShard {
     ownership: Ownership,
     last_seq: i64,
     changed: bool,
 }
 
-/// The shards that a transaction concerns. They are locked together and in order, before any message is: a transaction
-/// that holds a shard waits for none that comes before it.
+/// The shards of a transaction. They are locked together and in order, before any message: a transaction that holds a
+/// shard never waits for an earlier one.
 pub(super) struct Shards(BTreeMap<ShardId, StoredShard>);
 
 impl Shards {
-    /// Loads these shards' rows, and keeps everybody else from changing them until the transaction ends.
+    /// Loads these shards' rows, and locks them until the transaction ends.
     pub(super) async fn load(unit: &mut Unit<'_>, ids: BTreeSet<ShardId>) -> Result<Self, sqlx::Error> {
         let rows = LOAD
             .fetch(&mut unit.connection, ids.into_iter().collect(), Values::only, |columns| {
@@ -256,7 +255,7 @@ impl Shards {
         row.last_seq
     }
 
-    /// Applies requests in order.
+    /// Applies a request.
     pub(super) fn apply(&mut self, unit: &Unit<'_>, request: ShardRequest) -> Result<Option<ShardLease>, StoreError> {
         let shard = request.shard();
         let Some(row) = self.0.get_mut(&shard) else {
@@ -266,7 +265,7 @@ impl Shards {
         Ok(row.ownership.decide(request, unit))
     }
 
-    /// Writes back what changed.
+    /// Writes the changed rows.
     pub(super) async fn save(self, unit: &mut Unit<'_>) -> Result<(), sqlx::Error> {
         let changed = self.0.into_iter().filter(|(_, row)| row.changed).collect();
         SAVE.write(&mut unit.connection, changed, |values, (shard, row)| {

@@ -1,6 +1,6 @@
-//! Runtimes that share the timeline: each reports regularly, and learns of the others.
+//! The hosts that share the timeline: each reports regularly, and learns of the others.
 //!
-//! This is no lease. A runtime that is wrong about the others asks for a shard that another one owns, and is refused.
+//! A report is no lease. A host that is wrong about the others asks for a shard that another one owns, and is refused.
 
 use std::time::Duration;
 
@@ -14,35 +14,35 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{ShardId, Store, StoreError};
 
-/// The most runtimes that are told of.
+/// The most runtimes of an answer.
 pub const RUNTIMES_MAX: u32 = 1_024;
 
 /// The runtimes that take part in the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtimes {
-    /// Those that are there, in order of their ids.
+    /// The live runtimes, by id.
     pub live: Vec<RuntimeId>,
-    /// Shards that one of them is not asked to open.
+    /// The shards that a runtime has withdrawn from.
     pub withdrawn: Vec<(ShardId, RuntimeId)>,
 }
 
-/// A runtime's word that it is there.
+/// A report of a runtime.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Presence {
     runtime: RuntimeId,
-    /// For how long it counts; zero for one that leaves.
+    /// The time for which the report counts; zero for a runtime that leaves.
     duration: Duration,
     now: Timestamp,
 }
 
 impl Store {
-    /// Says that a runtime is there for `duration`. Returns those that are, itself among them.
+    /// Reports a runtime as live for `duration`. Returns all live ones, itself included.
     pub async fn beat(&self, runtime: RuntimeId, duration: Duration, now: Timestamp) -> Result<Runtimes, StoreError> {
         let presence = Presence { runtime, duration, now };
         self.writer.control(|reply| Control::Beat(presence, reply)).await
     }
 
-    /// Says that a runtime is leaving: it takes no more shards.
+    /// Reports that a runtime leaves: it takes no more shards.
     pub async fn leave(&self, runtime: RuntimeId, now: Timestamp) -> Result<(), StoreError> {
         let presence = Presence { runtime, duration: Duration::ZERO, now };
         self.writer.control(|reply| Control::Beat(presence, reply)).await.map(drop)
@@ -55,10 +55,10 @@ const KNOWN: &str = "SELECT id, live_until FROM runtime ORDER BY id LIMIT ?";
 
 const FORGET: &str = "DELETE FROM runtime WHERE id = ?";
 
-/// How long one that is not there any more is remembered, in times for which a word counts.
+/// The time after which a dead runtime is forgotten, in durations of a report.
 const REMEMBERED: u32 = 10;
 
-/// Records that a runtime is there, and answers with the others.
+/// Records reports, and answers with the live runtimes.
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
     presences: Vec<Presence>,

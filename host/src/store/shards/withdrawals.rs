@@ -1,7 +1,7 @@
-//! Withdrawals: shards that a runtime cannot open, and for how long it is not asked to.
+//! Withdrawals: shards that a host cannot open and leaves to others for a time.
 //!
-//! A withdrawal is no lease and takes none away: it only decides who tries to have the shard. The runtime that
-//! withdraws says so here, where all of them see it, and the shard's place is with another one from then on.
+//! A withdrawal is no lease and takes none away: it only decides which host tries to acquire the shard. It is stored
+//! here, where all hosts see it, and places the shard with another one.
 
 use std::time::Duration;
 
@@ -17,23 +17,23 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{Store, StoreError};
 
-/// Withdrawals that are told of: more than there are shards times runtimes with a broken disk.
+/// The most withdrawals of an answer: more than there are shards times hosts with a broken disk.
 const WITHDRAWALS_MAX: u32 = 4_096;
 
-/// A shard that a runtime is not asked to open.
+/// A shard that a runtime has withdrawn from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withdrawal {
     /// The shard.
     pub shard: ShardId,
     /// The runtime.
     pub runtime: RuntimeId,
-    /// Until when.
+    /// The end of the withdrawal.
     pub until: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A wish to withdraw.
+/// A request to withdraw.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Withdraw {
     shard: ShardId,
@@ -44,7 +44,7 @@ pub(in crate::store) struct Withdraw {
 }
 
 impl Store {
-    /// Has a runtime not be asked to open a shard for so long, durably and for every runtime to see.
+    /// Withdraws a runtime from a shard for `duration`, durably and for every host to see.
     pub async fn withdraw(
         &self,
         shard: ShardId,
@@ -57,7 +57,7 @@ impl Store {
         self.writer.control(|reply| Control::Withdraw(wish, reply)).await
     }
 
-    /// Every withdrawal, those that are over but not forgotten yet as well.
+    /// All withdrawals, also those that are over and not forgotten yet.
     pub async fn withdrawals(&self) -> Result<Vec<Withdrawal>, StoreError> {
         let mut reader = self.reader().await?;
         Ok(reader.connection().read_all(KNOWN, values![WITHDRAWALS_MAX]).await?)
@@ -70,7 +70,7 @@ const KNOWN: &str = "SELECT shard, runtime, until_time, reason FROM shard_withdr
 
 const FORGET: &str = "DELETE FROM shard_withdrawal WHERE shard = ? AND runtime = ?";
 
-/// Writes withdrawals down.
+/// Stores withdrawals.
 pub(in crate::store) async fn apply(unit: &mut Unit<'_>, wishes: Vec<Withdraw>) -> Result<Answers<()>, sqlx::Error> {
     let mut answers = Vec::with_capacity(wishes.len());
     for Withdraw { shard, runtime, duration, reason, now } in wishes {
@@ -86,7 +86,7 @@ pub(in crate::store) async fn apply(unit: &mut Unit<'_>, wishes: Vec<Withdraw>) 
     Ok(answers)
 }
 
-/// Those that hold at `now`; those that are over are forgotten.
+/// The withdrawals that hold at `now`; those that are over are forgotten.
 pub(in crate::store) async fn current(
     unit: &mut Unit<'_>,
     now: Timestamp,

@@ -1,6 +1,6 @@
-//! Confirmation, while hosts run: whether the database is one that claims can be made in. What is found out is one of
-//! three things, and they are never mixed up: it is as it must be; it is confirmed to be otherwise, which is a *gap*;
-//! or it could not be found out, which is an error and says nothing.
+//! Confirmation, while hosts run: whether claims can be made in the database. There are three answers, and they are
+//! never mixed up: the database is as it must be; it is confirmed to be otherwise, which is a *gap*; or the check
+//! failed, which is an error and says nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +15,39 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Unit};
 use crate::store::{Store, StoreError};
 
-/// Ordinals of Events that one look goes forward at most. A start looks again and again until it is through.
+/// The most ordinals of Events that one look goes forward. A start looks until it is through.
 const LOOKED_ORDINALS_MAX: i64 = 20_000;
 
-/// However slow the database is, a look goes so far.
+/// The fewest ordinals of a look, even at a slow database.
 const LOOKED_ORDINALS_MIN: i64 = 500;
 
-/// Events that one look goes over again of those that were confirmed before: what lost its WorkItem later is found in
-/// time.
+/// The confirmed Events that one look checks again: an Event that lost its WorkItem later is found in time.
 const RECHECKED_ORDINALS: i64 = 256;
 
-/// Events of one pack without a WorkItem that are remembered.
+/// The most Events without a WorkItem that are remembered of one pack.
 const KNOWN_PER_PACK_MAX: usize = 20;
 
-/// How much further Events have to be confirmed for that to be worth a write.
+/// The progress in ordinals that is worth a write.
 const MARK_ORDINALS: i64 = 10_000;
 
 /// The only row of its table.
 const MARK_ID: u32 = 1;
 
-/// What is confirmed to stand in the way of every claim.
+/// A confirmed obstacle to every claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// What kind of thing is missing.
+    /// The kind.
     pub kind: GapKind,
-    /// What was seen, and what to do.
+    /// The finding, and the remedy.
     pub seen: String,
 }
 
-/// What kind of thing is missing.
+/// The kind of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GapKind {
-    /// A table or a column that claims are made with, or a migration.
+    /// A table or a column that claims need, or a migration.
     Schema,
-    /// Something that the database does not let this host do.
+    /// A right that this host lacks.
     Capability,
     /// The WorkItem of an Event.
     Coverage,
@@ -65,18 +64,18 @@ impl GapKind {
     }
 }
 
-/// How far the Events have been looked over, and what was found.
+/// The progress of the looks at Events, and their findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoverageWatch {
-    /// How far the next look goes.
+    /// The ordinals of the next look.
     reach: i64,
     /// Events below this ordinal have been looked at; `None` before the first look.
     looked_to: Option<i64>,
-    /// Whether that is all of them.
+    /// Whether all Events have been looked at.
     complete: bool,
-    /// Where the next look goes over again.
+    /// The ordinal from which the next look checks again.
     recheck_from: i64,
-    /// Written down as confirmed.
+    /// The ordinal that is stored as confirmed.
     marked: i64,
     gaps: BTreeMap<PackName, PackGap>,
 }
@@ -84,9 +83,9 @@ pub struct CoverageWatch {
 /// Events of one pack without a WorkItem.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct PackGap {
-    /// The first that were found, by ordinal.
+    /// The first Events that were found, by ordinal.
     known: BTreeMap<i64, EventId>,
-    /// Whether there were more than are remembered.
+    /// Whether more were found.
     more: bool,
 }
 
@@ -98,7 +97,7 @@ impl Default for CoverageWatch {
 }
 
 impl CoverageWatch {
-    /// A look was given up, because it took too long: the next one goes less far.
+    /// Shortens the next look, after one that took too long.
     pub fn look_less_far(&mut self) {
         self.reach = (self.reach / 2).max(LOOKED_ORDINALS_MIN);
     }
@@ -108,7 +107,7 @@ impl CoverageWatch {
         self.complete
     }
 
-    /// What this pack's Events lack, if they do.
+    /// The gap of a pack's Events, if there is one.
     pub fn gap(&self, pack: &PackName) -> Option<Gap> {
         let gap = self.gaps.get(pack)?;
         let (count, first) = (gap.known.len(), gap.known.values().next()?);
@@ -120,7 +119,7 @@ impl CoverageWatch {
         Some(Gap { kind: GapKind::Coverage, seen })
     }
 
-    /// The packs whose Events lack something.
+    /// The packs with a gap.
     pub fn gaps(&self) -> impl Iterator<Item = &PackName> {
         self.gaps.keys()
     }
@@ -136,7 +135,7 @@ impl CoverageWatch {
         }
     }
 
-    /// Forgets what has its WorkItem by now. Where not all had been remembered, they are looked for again.
+    /// Forgets Events that have their WorkItem by now. If not all were remembered, they are looked for again.
     fn still(&mut self, uncovered: &[Uncovered]) {
         let mut again = None;
         self.gaps.retain(|_, gap| {
@@ -155,7 +154,7 @@ impl CoverageWatch {
     }
 }
 
-/// Every column that claims, finishes and deliveries name.
+/// All columns that claims, finishes and deliveries name.
 const COLUMNS: [&str; 5] = [
     "SELECT ordinal, id, event_id, work_type, namespace, pack, generation, state, turn, source_lane_id, delivery_lane_id, blockers, \
      lane_ordinal, run_after, lease_token, epoch, attempt, failures, created_at, finished_at, ignored, note, failure_class, \
@@ -168,7 +167,7 @@ const COLUMNS: [&str; 5] = [
     "SELECT ordinal, id, pack, generation, received_at, content_type, headers, delivery_lane FROM receipt WHERE ordinal IS NULL",
 ];
 
-/// Writes that change nothing, of each kind that a claim, a finish or a delivery does: whoever may not do them is told.
+/// Writes that change nothing, of each kind that claims, finishes and deliveries do: they fail without the right.
 const WRITES: [&str; 5] = [
     "UPDATE work_item SET epoch = epoch WHERE ordinal IS NULL",
     "UPDATE lane SET head = head WHERE id IS NULL",
@@ -177,7 +176,7 @@ const WRITES: [&str; 5] = [
     "INSERT INTO work_item_counter SELECT * FROM work_item_counter WHERE pack IS NULL",
 ];
 
-/// `success` is false for one that was begun and not ended.
+/// `success` is false for a migration that was begun and not ended.
 const VERSION: &str = "SELECT CAST(coalesce(max(version), 0) AS SIGNED) FROM _sqlx_migrations WHERE success";
 
 const MARKED: &str = "SELECT ordinal FROM coverage_mark WHERE id = ?";
@@ -185,8 +184,7 @@ const MARKED: &str = "SELECT ordinal FROM coverage_mark WHERE id = ?";
 static MARK: Statement = Statement::insert("coverage_mark (id, ordinal)", Conflict::Set("id", "ordinal"));
 
 impl Store {
-    /// Whether claims can be made in this database, as far as that does not depend on what it holds. `None`: nothing
-    /// stands in the way.
+    /// Checks that claims can be made in this database, apart from its contents. `None`: there is no gap.
     pub async fn confirm_claims(&self) -> Result<Option<Gap>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -219,8 +217,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Looks over the next Events for those without a WorkItem, and over those again that were found before. Bounded:
-    /// with a large number of Events, one look is not the last.
+    /// Looks for Events without a WorkItem among the next ones, and again among those that were found before. A look is
+    /// bounded: many Events need several.
     pub async fn confirm_coverage(&self, watch: &CoverageWatch) -> Result<CoverageWatch, StoreError> {
         let mut watch = watch.clone();
         let mut reader = self.reader().await?;
@@ -252,7 +250,7 @@ impl Store {
         watch.found(coverage::uncovered_of(&mut connection, missing).await?);
         watch.recheck_from = if until > last { first } else { until };
         drop(reader);
-        // Also on the way: the next start goes on from there.
+        // Also on the way: the next start continues from there.
         if watch.gaps.is_empty() && from - watch.marked >= MARK_ORDINALS {
             self.writer.control(|reply| Control::MarkCovered(from, reply)).await?;
             watch.marked = from;
@@ -261,7 +259,7 @@ impl Store {
     }
 }
 
-/// Writes down up to where every Event has its WorkItem.
+/// Stores the ordinal up to which every Event has its WorkItem.
 pub(in crate::store) async fn apply(unit: &mut Unit<'_>, marks: Vec<i64>) -> Result<Answers<()>, sqlx::Error> {
     let answers = marks.iter().map(|_| Ok(())).collect();
     if let Some(furthest) = marks.into_iter().max() {
@@ -273,7 +271,7 @@ pub(in crate::store) async fn apply(unit: &mut Unit<'_>, marks: Vec<i64>) -> Res
     Ok(answers)
 }
 
-/// What an error confirms, if it confirms something.
+/// The gap that an error confirms, if it confirms one.
 fn gap(error: sqlx::Error) -> Result<Option<Gap>, StoreError> {
     if is_missing(&error) {
         let seen = format!(

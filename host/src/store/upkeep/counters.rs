@@ -16,28 +16,28 @@ use crate::store::engine::values::{Values, values};
 use crate::store::writer::unit::{COUNT_MESSAGES, COUNT_WORK_ITEMS, Scope, Unit};
 use crate::store::{Store, StoreError};
 
-/// How often a difference has to be seen, one look after the other, to be believed: a look at a database in use may
-/// lack one of two transactions that ended while it was taken.
+/// The number of looks in a row that have to see a difference: a look at a database in use may lack one of two
+/// transactions that ended while it was taken.
 const LOOKS: u32 = 3;
 
 /// The pause between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// What is missing of a counter is added to this stripe: to a sum, one is as good as another.
+/// The stripe to which corrections are added: to a sum, one stripe is as good as another.
 const STRIPE: u32 = 0;
 
-/// A counter that says something else than the rows.
+/// A counter that differs from the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miscount {
-    /// What it counts, in words: a state, and of WorkItems pack and generation.
+    /// The counter in words: a state, and for WorkItems pack and generation.
     pub of: String,
-    /// What the counter says; what is below zero too.
+    /// The number of the counter, which may be below zero.
     pub counted: i64,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: i64,
 }
 
-/// What the statement puts in front of a count of WorkItems.
+/// The first column of a count of WorkItems.
 const WORK_ITEMS: i64 = 0;
 
 /// Of the work types that this program knows; `SIGNED`, because a sum is a decimal number on some engines.
@@ -53,19 +53,19 @@ const MISCOUNTS: &str = sql!(
     GROUP BY state HAVING sum(counted) <> sum(stored)"
 );
 
-/// All counters, and where there might be one.
+/// All counters, and the gaps between them.
 const HOLD: [&str; 2] =
     ["SELECT count FROM work_item_counter FOR UPDATE", "SELECT count FROM message_counter FOR UPDATE"];
 
 impl Store {
-    /// The counters that say something else than the rows, at one moment. Its cost grows with the tables.
+    /// The counters that differ from the rows, at one moment. The cost grows with the tables.
     pub async fn miscounts(&self) -> Result<Vec<Miscount>, StoreError> {
         let mut reader = self.reader().await?;
         Ok(look(&mut reader.connection()).await?)
     }
 }
 
-/// The counters that go on saying something else than the rows.
+/// The counters that keep differing from the rows.
 pub(in crate::store) async fn miscounts(connection: &mut Connection<'_>) -> Result<Vec<Miscount>, StoreError> {
     let mut believed = look(connection).await?;
     for _ in 1..LOOKS {
@@ -79,7 +79,7 @@ pub(in crate::store) async fn miscounts(connection: &mut Connection<'_>) -> Resu
     Ok(believed)
 }
 
-/// Has the counters say what the rows say, also while hosts use the database. Returns what was wrong.
+/// Corrects the counters, also while hosts use the database. Returns those that were wrong.
 ///
 /// Every transaction that moves a row writes its counter, at its end. With all counters held, no transaction is
 /// between the two, and reads from then on are of one moment.

@@ -1,8 +1,8 @@
-//! Coverage: whether every Event has the WorkItem that works it off. One that has none, from a time before there were
-//! WorkItems, is found by no claim: it is reported, and repaired.
+//! Coverage: whether every Event has its WorkItem. An Event without one, from a time before there were WorkItems, is
+//! found by no claim: it is reported, and repaired.
 //!
-//! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by what is
-//! there then. So it may run while hosts use the database.
+//! A repair is a materialization: it holds the same authority rows and the same Event rows, and decides by the current
+//! rows. So it may run while hosts use the database.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,28 +28,28 @@ use crate::store::work::materialize::{
 use crate::store::writer::authority::Authority;
 use crate::store::writer::unit::{Scope, Unit};
 
-/// Events without a WorkItem that a report names; it counts them all.
+/// The most Events without a WorkItem that a report names; it counts all of them.
 pub const GAP_EVENTS_SHOWN_MAX: usize = 20;
 
-/// Ordinals of Events that one statement looks over.
+/// The ordinals of Events that one statement looks over.
 const WINDOW_ORDINALS: i64 = 20_000;
 
-/// Events that one transaction repairs: short, because hosts wait for its locks.
+/// The most Events that one transaction repairs: few, because hosts wait for its locks.
 const REPAIR_EVENTS_MAX: usize = 500;
 
-/// What a route's rules say of the WorkItems of its events.
+/// The rules of a route for the WorkItems of its events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteRules {
-    /// Whether later events of a source make earlier ones superfluous.
+    /// Whether later events of a source supersede earlier ones.
     pub coalescing: Coalescing,
-    /// The class, where it does not depend on the request.
+    /// The class, if it does not depend on the request.
     pub queue_class: QueueClass,
 }
 
 /// Reads the rules of the routes in a manifest.
 pub type RulesOf<'r> = &'r (dyn Fn(&str) -> BTreeMap<RouteName, RouteRules> + Sync);
 
-/// The rules that Events were admitted by, as far as they have been asked for.
+/// The rules by which Events were admitted, of the generations that were asked for.
 struct Rules<'r> {
     of: RulesOf<'r>,
     known: HashMap<(PackName, GenerationNumber), BTreeMap<RouteName, RouteRules>>,
@@ -58,18 +58,18 @@ struct Rules<'r> {
 /// Events without a WorkItem.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CoverageGap {
-    /// How many there are.
+    /// The number of Events.
     pub events: u64,
-    /// The oldest, at most [`GAP_EVENTS_SHOWN_MAX`].
+    /// The oldest Events, at most [`GAP_EVENTS_SHOWN_MAX`].
     pub first: Vec<EventId>,
 }
 
-/// What a repair came to.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CoverageRepair {
-    /// Events that got their WorkItem.
+    /// The Events that got their WorkItem.
     pub repaired: u64,
-    /// Events that did not: their namespace or their pack's generation is not there.
+    /// The Events that did not: their namespace or their pack's generation does not exist.
     pub left: u64,
 }
 
@@ -90,10 +90,10 @@ const UNCOVERED: &str = sql!(
      LEFT JOIN work_item ON work_item.ordinal = {delivered_item} WHERE work_item.ordinal IS NULL"
 );
 
-/// What a transaction sees: enough to know whose rows to hold.
+/// The snapshot of a transaction, by which it knows the rows to hold.
 static SEEN: Statement = Statement::select("(ordinal)", UNCOVERED);
 
-/// What is there now, and what is not there stays so until the transaction ends.
+/// The current rows, locked until the transaction ends, and the gaps with them.
 static CURRENT: Statement = Statement::lock("(ordinal)", UNCOVERED, Lock::Update);
 
 /// An Event without a WorkItem.

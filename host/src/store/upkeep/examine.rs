@@ -1,5 +1,5 @@
-//! Examination: what a database says of itself while no host of this process has it open. Changes nothing, but for the
-//! row of its own by which it watches a server (`behaviour`).
+//! Examination of a database while no host of this process has it open. It changes nothing but a row of its own, by
+//! which it watches a server (`behaviour`).
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ use crate::store::engine::values::values;
 use crate::store::shards::destinations::{self, DestinationRow};
 use crate::store::{LeaseTime, StoreError};
 
-/// What was found where the store should be.
+/// The result of an examination.
 #[derive(Debug)]
 pub enum Examined {
-    /// Nothing yet: the first start creates it.
+    /// There is no database yet: the first start creates it.
     Missing,
-    /// Another process has the data directory, and with it the database.
+    /// Another process holds the data directory, and with it the database.
     InUse,
     /// A database that can be used.
     Found(Examination),
@@ -31,31 +31,31 @@ pub enum Examined {
 /// A database that can be used.
 #[derive(Debug)]
 pub struct Examination {
-    /// What bringing its schema up to date would do.
+    /// The outstanding migrations.
     pub schema: MigrationReport,
-    /// What the server does, if it is on one.
+    /// The facts about the server, if it is on one.
     pub server: Option<ServerFacts>,
-    /// What the rows say.
+    /// The contents.
     pub contents: Contents,
 }
 
-/// What a database's rows say.
+/// The contents of a database.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// Its Delay Shards; 0 before its first start.
+    /// The Delay Shards; 0 before the first start.
     pub shards: u64,
     /// Events without a WorkItem.
     pub coverage: CoverageGap,
-    /// Counters that say something else than the rows.
+    /// The counters that differ from the rows.
     pub miscounts: Vec<Miscount>,
-    /// Destinations that were set while hosts ran.
+    /// The destinations that were set while hosts ran.
     pub destinations: Vec<DestinationRow>,
 }
 
-/// The version of the schema from which on destinations are in it.
+/// The first version of the schema with destinations.
 const DESTINATIONS_SINCE: i64 = 18;
 
-/// What a database holds, as far as its schema is there.
+/// The contents of a database, by the schema that it has.
 async fn contents(connection: &mut Connection<'_>, schema: &MigrationReport) -> Result<Contents, StoreError> {
     if schema.from == 0 {
         return Ok(Contents::default());
@@ -67,26 +67,25 @@ async fn contents(connection: &mut Connection<'_>, schema: &MigrationReport) -> 
     Ok(Contents { shards, coverage, miscounts: counters::miscounts(connection).await?, destinations })
 }
 
-/// What a database server says and does.
+/// Facts about a database server.
 #[derive(Debug)]
 pub struct ServerFacts {
-    /// Its name for itself.
+    /// The version that it names.
     pub version: String,
-    /// The largest packet that it takes.
+    /// The largest packet that it takes, in bytes.
     pub packet_bytes: u64,
-    /// How far its clock is ahead of this machine's.
+    /// The milliseconds by which its clock is ahead of this machine's.
     pub clock_ahead_ms: i64,
-    /// What it was seen to do; `None` while the schema is not there, by which it is watched.
+    /// The behaviour; `None` without the schema, with which it is watched.
     pub behaviour: Option<Behaviour>,
 }
 
-/// What a server was seen to do, besides what every start proves.
+/// The behaviour of a server, besides the properties that every start proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Whether a shared lock keeps writers off; else exclusive ones are taken.
+    /// Whether a shared lock keeps writers off; if not, exclusive locks are taken.
     pub shares_locks: bool,
-    /// Whether it ends a transaction of which it hears nothing, when told to: what a host held that vanished is then
-    /// soon free.
+    /// Whether it ends idle transactions on request: the locks of a vanished host are then soon free.
     pub ends_idle_transactions: bool,
 }
 
@@ -133,28 +132,28 @@ async fn server_facts(connection: &mut Connection<'_>, env: &Env) -> Result<Serv
     let before = env.now();
     let database_now = database_now(connection, LeaseTime::Database).await?.unwrap_or(before);
     let after = env.now();
-    // The answer was made about half way between question and arrival.
+    // The answer was made about half way between the question and its arrival.
     let own = (before.as_millis() + after.as_millis()) / 2;
     Ok(ServerFacts { version, packet_bytes, clock_ahead_ms: database_now.as_millis() - own, behaviour: None })
 }
 
-/// What was put right of what a database holds.
+/// The result of a repair.
 #[derive(Debug, Default)]
 pub struct Repair {
-    /// WorkItems that Events lacked.
+    /// The WorkItems that Events lacked.
     pub coverage: CoverageRepair,
-    /// Counters that said something else than the rows.
+    /// The counters that differed from the rows.
     pub recounted: Vec<Miscount>,
 }
 
-/// Makes what is missing, and puts right what is wrong.
+/// Makes missing WorkItems, and corrects counters.
 async fn repair_contents(connection: &mut Connection<'_>, env: &Env, rules: RulesOf<'_>) -> Result<Repair, StoreError> {
     let coverage = coverage::repair(connection, env, rules).await?;
     Ok(Repair { coverage, recounted: counters::recount(connection).await? })
 }
 
-/// Makes the WorkItems that Events lack, and has the counters say what the rows say: in the database of `url`, also
-/// while hosts use it, or else in the one in the directory `data`. The schema is up to date.
+/// Makes the WorkItems that Events lack, and corrects the counters: in the database of `url`, also while hosts use it,
+/// or else in the one in the directory `data`. The schema is up to date.
 pub async fn repair(
     data: &Path,
     url: Option<&DatabaseUrl>,
@@ -171,7 +170,7 @@ pub async fn repair(
     Ok(repair)
 }
 
-/// Puts right what a server's database holds, also while hosts use it.
+/// Repairs a server's database, also while hosts use it.
 async fn repair_server(url: &DatabaseUrl, env: &Env, rules: RulesOf<'_>) -> Result<Repair, StoreError> {
     let server = Server::for_repair(url);
     let mut connection = server.connect(Isolation::Snapshot).await.map_err(|error| server::unreachable(&error))?;

@@ -1,5 +1,4 @@
-//! What schedulers and executors ask for: claims, renewals, and the Events that are the input. How a claim is decided
-//! is in `claiming`.
+//! Requests of schedulers and workers: claims, renewals, and the Events that are the input. `claiming` decides claims.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,60 +19,58 @@ use crate::store::engine::values::{Values, values};
 use crate::store::writer::Control;
 use crate::store::{Store, StoreError};
 
-/// The most rows that one claim takes.
+/// The most rows of one claim.
 pub const CLAIM_ROWS_MAX: u32 = 128;
 
-/// What a scheduler is ready to take on.
+/// A claim of a scheduler.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
     /// The pack.
     pub pack: PackName,
-    /// The generations that this runtime can execute; others are invisible.
+    /// The generations that this host can run; others are invisible.
     pub generations: Vec<GenerationNumber>,
-    /// The work types that the executors serve; others are invisible.
+    /// The work types that the workers serve; others are invisible.
     pub work_types: Vec<WorkType>,
-    /// The queue classes that the executors serve; others are invisible.
+    /// The queue classes that the workers serve; others are invisible.
     pub classes: QueueClasses,
-    /// The classes whose ready rows come before the others'. Never lets a row pass its lane, and means nothing to stale
-    /// rows.
+    /// The classes whose ready rows come first. A row never passes its lane by it, and stale rows ignore it.
     pub preference: QueueClasses,
-    /// This row and no other; under all the predicates that a claim has.
+    /// The only row to claim, under all predicates of a claim.
     pub only: Option<WorkItemId>,
     /// The most rows, up to [`CLAIM_ROWS_MAX`].
     pub rows_max: u32,
-    /// Only rows whose lease ran out; never a fresh one.
+    /// Whether only rows whose lease ran out are claimed.
     pub stale_only: bool,
-    /// The token that the won rows will carry; fresh for every claim. One that is not wins nothing that another claim
-    /// has with it.
+    /// The lease token of the won rows, fresh for every claim. A used token wins no row of the other claim.
     pub lease: LeaseToken,
-    /// How long the lease lasts.
+    /// The duration of the lease.
     pub lease_duration: Duration,
     /// Now.
     pub now: Timestamp,
 }
 
 impl ClaimRequest {
-    /// The most rows that it takes.
+    /// The most rows of this claim.
     pub(in crate::store) fn rows(&self) -> usize {
         usize::try_from(self.rows_max.min(CLAIM_ROWS_MAX)).unwrap_or(usize::MAX)
     }
 }
 
-/// Processing rows of a pack, over all runtimes.
+/// Processing rows of a pack, over all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessingRows {
-    /// All of them.
+    /// All processing rows.
     pub rows: u64,
-    /// Those whose lease ran out; they count until they are taken over.
+    /// The rows whose lease ran out and that are not taken over yet.
     pub stale: u64,
 }
 
-/// A request to keep rows for longer.
+/// A request to extend leases.
 #[derive(Debug, Clone)]
 pub struct Renewal {
-    /// The rows, with the lease and epoch that they were claimed under.
+    /// The rows, with the lease token and epoch of their claim.
     pub rows: Vec<(WorkItemId, LeaseToken, u32)>,
-    /// How long from `now` the leases are to last.
+    /// The new duration of the leases, from `now`.
     pub lease_duration: Duration,
     /// Now.
     pub now: Timestamp,
@@ -93,7 +90,7 @@ impl Store {
         self.writer.control(|reply| Control::Claim(request, reply)).await
     }
 
-    /// The rows that are in work under the token of a claim, each with its epoch: what became of one whose answer got
+    /// The processing rows under the token of a claim, each with its epoch: the result of a claim whose answer got
     /// lost.
     pub async fn claimed_under(&self, request: &ClaimRequest) -> Result<Vec<(WorkItemId, u32)>, StoreError> {
         let mut reader = self.reader().await?;
@@ -119,8 +116,7 @@ impl Store {
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
     }
 
-    /// Loads those of these Events whose bodies have at most so many bytes, in no particular order. Reads no other
-    /// body.
+    /// Loads the Events with bodies of at most `body_bytes_max`, in no particular order. Reads no other body.
     pub async fn load_small_events(&self, ids: &[EventId], body_bytes_max: u32) -> Result<Vec<Event>, StoreError> {
         let mut reader = self.reader().await?;
         let bind = |values: &mut Values, id: EventId| {
@@ -129,15 +125,15 @@ impl Store {
         Ok(SMALL_EVENTS.fetch(&mut reader.connection(), ids.to_vec(), bind, FromColumns::read).await?)
     }
 
-    /// How many bytes the bodies of Events have; what is not there has no entry. Reads no body.
+    /// The sizes of the bodies of Events; an Event that does not exist has no entry. Reads no body.
     pub async fn event_sizes(&self, ids: &[EventId]) -> Result<HashMap<EventId, u64>, StoreError> {
         let mut reader = self.reader().await?;
         let sizes = SIZES.fetch(&mut reader.connection(), ids.to_vec(), Values::only, FromColumns::read).await?;
         Ok(sizes.into_iter().collect())
     }
 
-    /// How many rows of `pack` are in work, over all runtimes, as the counters say, and of how many of them the lease
-    /// had run out at `now`: the same cost at any backlog, and a row read for each that is stale.
+    /// Counts the processing rows of `pack` over all hosts, by the counters, and those with a lease that had run out at
+    /// `now`: the same cost at any backlog, plus a row read for each stale one.
     pub async fn processing_rows(&self, pack: &PackName, now: Timestamp) -> Result<ProcessingRows, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();
@@ -147,12 +143,11 @@ impl Store {
         Ok(ProcessingRows { rows, stale })
     }
 
-    /// When, at `from` or later, the next WorkItem of `pack` becomes claimable by time alone (a delay that ends, a
-    /// lease that runs out). What was claimable before then is not looked at: it may be nobody's here, and would hide
-    /// what is.
+    /// The time, at `from` or later, at which the next WorkItem of `pack` becomes claimable by time alone: a delay ends
+    /// or a lease runs out. Rows that were claimable before are left out: this host may not be able to run them, and
+    /// they would hide later ones.
     ///
-    /// `from` is about now. Where leases go by the database's clock, that one is asked too, and the answer is told by
-    /// the caller's.
+    /// `from` is about now. Where the database's clock measures leases, its time is converted to the caller's.
     pub async fn next_claimable_at(&self, pack: &PackName, from: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let mut reader = self.reader().await?;
         let mut connection = reader.connection();

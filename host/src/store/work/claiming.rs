@@ -21,18 +21,18 @@ use crate::store::engine::statement::{Statement, Text};
 use crate::store::engine::values::{Values, values};
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 
-/// Delayed rows of one range that one claim makes ready at most. More than a claim takes, so that a crowd of delayed
+/// The most delayed rows of one range that one claim makes ready. More than a claim takes, so that a crowd of delayed
 /// rows is worked off as fast as it is claimed.
 const DUE_ROWS_MAX: u32 = 2 * CLAIM_ROWS_MAX;
 
-/// `state IN ({claimable})` is what the index `work_item_claim` says; the planner wants to read it in the statement.
+/// `state IN ({claimable})` is the predicate of the index `work_item_claim`; the planner needs it in the statement.
 pub(in crate::store) const DUE_SQLITE: &str = sql!(
     "UPDATE work_item SET state = {ready}, turn = lane_ordinal WHERE ordinal IN (SELECT ordinal FROM work_item \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state IN ({claimable}) AND state = {delayed} AND queue_class = ? \
     AND turn <= ? ORDER BY turn, id LIMIT ? + 0)"
 );
 
-/// There an update cannot read its own table, but it takes an order and a limit.
+/// On MySQL an update cannot read its own table, but takes an order and a limit.
 const DUE_MYSQL: &str = sql!(
     "UPDATE work_item SET state = {ready}, turn = lane_ordinal \
     WHERE pack = ? AND work_type = ? AND generation = ? AND state = {delayed} AND queue_class = ? AND turn <= ? \
@@ -66,8 +66,8 @@ macro_rules! class_ranges {
     };
 }
 
-/// All that a claim looks at, in the order of [`TIERS`] and with its codes: one statement, because it is the statements
-/// that a claim pays for.
+/// All ranges of a claim, in the order of [`TIERS`] and with its codes: one statement, because the cost of a claim is
+/// its statements.
 pub(in crate::store) static CLAIMABLE: Text = Text::new(sql!(concat!(
     class_ranges!("{processing}"),
     " UNION ALL ",
@@ -76,7 +76,7 @@ pub(in crate::store) static CLAIMABLE: Text = Text::new(sql!(concat!(
     class_ranges!("{ready}")
 )));
 
-/// One row, whatever it says. The columns that [`CLAIMABLE`] reads, and what it is looked for by.
+/// One row in any state: the columns of [`CLAIMABLE`], and its scope.
 const THE_ONE: &str = "\
     SELECT ordinal, id, event_id, namespace, queue_class, turn, epoch, attempt, failures, state, pack, work_type, generation \
     FROM work_item WHERE id = ?";
@@ -105,7 +105,7 @@ pub(in crate::store) static TAKEN: Statement = Statement::select(
     ),
 );
 
-/// Under what rows are taken.
+/// The lease under which rows are taken.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Grant {
     pub(in crate::store) lease: LeaseToken,
@@ -158,7 +158,7 @@ async fn claim(unit: &mut Unit<'_>, request: ClaimRequest) -> Result<Vec<Claimed
     take(unit, grant, candidates).await
 }
 
-/// The row that was asked for by its id, if a claim that looked everywhere would take it.
+/// The row with this id, if a claim that looked everywhere would take it.
 async fn the_one(
     unit: &mut Unit<'_>,
     request: &ClaimRequest,
@@ -178,12 +178,12 @@ async fn the_one(
     Ok((in_time && visible).then_some(candidate))
 }
 
-/// What a claim may take, each tier in its order.
+/// The rows that a claim may take, each tier in its order.
 #[derive(Default)]
 struct Found {
     stale: Vec<Candidate>,
     ready: Vec<Candidate>,
-    /// The ranges in which rows are delayed whose time has come.
+    /// The ranges with delayed rows whose time has come.
     due: BTreeSet<(Scope, QueueClass)>,
 }
 
@@ -221,7 +221,7 @@ fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> V
             // A lease holds to its last millisecond.
             WorkState::Processing => (now - 1, rows_max),
             _ if request.stale_only => (now, 0),
-            // One says that the range has some.
+            // One row shows that the range has any.
             WorkState::Delayed => (now, 1),
             _ => (i64::MAX, rows_max),
         };
@@ -272,7 +272,7 @@ impl Claimable {
     }
 }
 
-/// Makes delayed rows ready whose time has come, so that they are claimed by their place and not by when they came due.
+/// Makes delayed rows ready whose time has come, so that claims take them by their place and not by their due time.
 async fn promote(unit: &mut Unit<'_>, due: &BTreeSet<(Scope, QueueClass)>, now: Timestamp) -> Result<(), sqlx::Error> {
     let text = unit.connection.engine().pick(DUE_SQLITE, DUE_MYSQL);
     for (scope, class) in due {
@@ -312,7 +312,7 @@ pub(in crate::store) async fn take(
     Ok(won.into_iter().map(|row| row.claimed(grant)).collect())
 }
 
-/// The rows that were taken, where another runtime was faster with others.
+/// The rows that were taken, where another host was faster with others.
 async fn won(
     unit: &mut Unit<'_>,
     lease: LeaseToken,
@@ -328,8 +328,7 @@ async fn won(
 }
 
 impl Candidate {
-    /// The row as its new owner knows it. When the lease ends it is told by its own clock, which it read before it
-    /// asked.
+    /// The row for its new owner. The end of the lease is by the owner's clock, which it read before it asked.
     fn claimed(self, grant: Grant) -> ClaimedWorkItem {
         ClaimedWorkItem {
             id: self.id,
@@ -348,7 +347,7 @@ impl Candidate {
     }
 }
 
-/// What the ranges of the claim index that a request may take from begin with, each once.
+/// The scopes of a request, each once: the claim index has ranges for each.
 pub(in crate::store) fn scopes(request: &ClaimRequest) -> BTreeSet<Scope> {
     let generations = |work_type: WorkType| {
         let pack = &request.pack;

@@ -1,9 +1,9 @@
-//! Draining: what still refers to a generation is moved to another one, or ends as dead.
+//! Draining: work that refers to a generation moves to another one, or ends as dead.
 //!
 //! Invariants:
-//! - Work that runs is left alone: it ends on the generation that it runs on. A row whose lease has run out is no
-//!   longer running, and is taken; whoever held it finds it gone if it ended, and is fenced by the next claim if it
-//!   moved.
+//! - Work that runs is left alone: it ends on the generation that runs it. A row whose lease has run out does not run
+//!   any more, and is drained; its last owner finds its lease lost if the row ended, and is fenced by the next claim if
+//!   it moved.
 //! - A row that moves keeps its place in its lane, its attempts and its failures. The Event is not written.
 //! - Every transaction takes a bounded number of rows; so does one call.
 //!
@@ -28,27 +28,27 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 use crate::store::{Store, StoreError};
 
-/// Rows that one call takes: a few seconds' work. What is left is said, and is for the next call.
+/// The most rows of one call: a few seconds' work. The answer counts the rest, which is for the next call.
 pub const DRAIN_ROWS_MAX: u64 = 20_000;
 
-/// Rows that one transaction takes.
+/// The most rows of one transaction.
 const BATCH_ROWS: u32 = 256;
 
-/// Where the work of a generation goes.
+/// The target of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainTarget {
-    /// It runs on this generation of the same pack.
+    /// The work runs on this generation of the same pack.
     Generation(GenerationNumber),
-    /// It ends as dead. It can be replayed, on the generation that it leaves.
+    /// The work ends as dead. It can be replayed, on the drained generation.
     DeadLetter,
 }
 
-/// What a call to drain a generation came to.
+/// The answer to a call to drain a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drained {
-    /// Rows that were moved, or ended.
+    /// The rows that moved or ended.
     pub rows: u64,
-    /// Rows that still refer to the generation: they run, or [`DRAIN_ROWS_MAX`] was reached.
+    /// The rows that still refer to the generation: they run, or [`DRAIN_ROWS_MAX`] was reached.
     pub left: u64,
 }
 
@@ -58,12 +58,12 @@ pub(in crate::store) struct Drain {
     pub(in crate::store) pack: PackName,
     pub(in crate::store) from: GenerationNumber,
     pub(in crate::store) target: DrainTarget,
-    /// The ordinals of rows that seemed to refer to it.
+    /// The ordinals of rows that referred to it when they were read.
     pub(in crate::store) rows: Vec<i64>,
     pub(in crate::store) now: Timestamp,
 }
 
-/// One transaction's part of a drain: actions that seemed to wait.
+/// One transaction's part of a drain: actions that waited when they were read.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct ActionDrain {
     pub(in crate::store) from: GenerationNumber,
@@ -72,12 +72,12 @@ pub(in crate::store) struct ActionDrain {
     pub(in crate::store) now: Timestamp,
 }
 
-/// How many rows a transaction moved or ended.
+/// The rows that a transaction moved or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) struct DrainedRows(pub(in crate::store) u64);
 
 impl Store {
-    /// Moves what waits for generation `from` to another one, or ends it as dead, as `target` says.
+    /// Moves the waiting work of generation `from` to `target`, or ends it as dead.
     pub async fn drain_generation(
         &self,
         pack: &PackName,
@@ -150,7 +150,7 @@ impl Store {
 
     /// Rows of a generation with a larger ordinal, in order: one walk through the table serves the whole drain.
     async fn waiting_after(&self, pack: &PackName, from: GenerationNumber, after: i64) -> Result<Vec<i64>, StoreError> {
-        // Whatever the counters say: a row that may be claimed is there.
+        // A row that may be claimed counts even if the counters lack it.
         if self.unfinished(pack, from).await? == 0 && !self.has_claimable(pack, from).await? {
             return Ok(Vec::new());
         }
@@ -270,7 +270,7 @@ impl WorkState {
 }
 
 impl DrainedItem {
-    /// What a statement finds the row by, as it was read.
+    /// The columns by which a statement finds the row as it was read.
     fn bind(&self, values: &mut Values) {
         values.push(self.ordinal).push(self.scope.generation).push(self.state).push(self.epoch);
     }

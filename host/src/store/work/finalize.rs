@@ -1,4 +1,4 @@
-//! Finalization: what executions came to, the promotion in their lanes and the messages they emitted, in one
+//! Finalization: the ends of executions, the promotion in their lanes and the messages they emitted, in one
 //! transaction.
 //!
 //! Invariant: a row changes only for the caller that holds it. State, token and epoch are compared in memory, where
@@ -86,7 +86,7 @@ static LEAVE_LANE: Statement = Statement::update(
     sql!("work_item.ordinal = skipped.ordinal AND work_item.state = {dead}"),
 );
 
-/// A WorkItem's row, as far as its end needs it.
+/// The columns of a WorkItem that its end needs.
 struct EndingItem {
     ordinal: i64,
     id: WorkItemId,
@@ -103,7 +103,7 @@ struct EndingItem {
     failures: u32,
     queue_class: QueueClass,
     coalesces: Option<String>,
-    /// Whether it stands in the line of a projection, as a generation or as the replay of one.
+    /// Whether it stands in the line of a projection, as an item or as the replay of one.
     is_projected: bool,
 }
 
@@ -130,7 +130,7 @@ impl FromColumns for EndingItem {
     }
 }
 
-/// What is written into a row whose execution ended.
+/// The new values of a row whose execution ended.
 struct End {
     row: EndingItem,
     state: WorkState,
@@ -146,7 +146,7 @@ struct End {
     record: Option<RunRecord>,
 }
 
-/// Applies finishes in order. Returns with the answers what the executions emitted, which is still to be stored.
+/// Applies finishes in order. Returns the answers, and the emitted messages, which are still to be stored.
 pub(in crate::store) async fn finish(
     unit: &mut Unit<'_>,
     finishes: Vec<Finish>,
@@ -230,7 +230,7 @@ impl EndingItem {
 }
 
 impl End {
-    /// What a disposition makes of a row, and the messages that go with it.
+    /// The end of a row by a disposition, and the emitted messages.
     fn of(row: EndingItem, disposition: Disposition, now: Timestamp) -> (Self, Vec<NewMessage>) {
         let mut end = Self {
             state: WorkState::Ready,
@@ -275,7 +275,7 @@ impl End {
         (end, Vec::new())
     }
 
-    /// What was read for it, if it succeeded and anything was.
+    /// The reads of a run that succeeded, if it had any.
     fn take_reads(&mut self) -> Option<(i64, RecordedReads)> {
         let record = self.record.as_mut()?;
         let reads = std::mem::replace(&mut record.reads, RecordedReads::NONE);
@@ -300,7 +300,7 @@ impl End {
     }
 }
 
-/// Extends leases. Each renewal is answered with the rows that are still its caller's.
+/// Extends leases. The answer to a renewal is the rows that its caller still holds.
 pub(in crate::store) async fn renew(
     unit: &mut Unit<'_>,
     renewals: Vec<Renewal>,
@@ -323,7 +323,7 @@ pub(in crate::store) async fn renew(
     still_held(unit, renewals).await
 }
 
-/// Answers renewals of which some came too late: a row that the update did not find is no longer its caller's.
+/// Answers renewals of which some came too late: their callers lost the rows that the update did not find.
 async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answers<Vec<WorkItemId>>, sqlx::Error> {
     let wanted = renewals.iter().flat_map(|renewal| renewal.rows.iter().copied()).collect();
     let renewed: HashSet<(WorkItemId, LeaseToken, u32)> = HELD
@@ -344,7 +344,7 @@ async fn still_held(unit: &mut Unit<'_>, renewals: Vec<Renewal>) -> Result<Answe
     Ok(renewals.into_iter().map(answer).collect())
 }
 
-/// Lets lanes go on that dead heads hold.
+/// Skips dead heads that block their lanes.
 pub(in crate::store) async fn skip_dead(
     unit: &mut Unit<'_>,
     ids: Vec<WorkItemId>,
@@ -365,7 +365,7 @@ pub(in crate::store) async fn skip_dead(
     Ok(answers)
 }
 
-/// Takes dead WorkItems out of the lanes that they hold up: each with its ordinal and its lanes.
+/// Takes dead WorkItems out of the lanes that they block: each with its ordinal and its lanes.
 pub(in crate::store) async fn leave_lanes(
     unit: &mut Unit<'_>,
     holders: Vec<(i64, LaneIds)>,

@@ -22,7 +22,7 @@ use crate::store::writer::unit::{Scope, Unit, all_written};
 
 /// A head that has ended, and the claim of its successor.
 pub(in crate::store) struct Handoff {
-    /// Which of the finishes it goes with.
+    /// The number of its finish.
     pub(in crate::store) finish: usize,
     pub(in crate::store) source_lane_id: i64,
     pub(in crate::store) scope: Scope,
@@ -53,7 +53,7 @@ struct Waiting {
 }
 
 /// Supersedes all but the latest of the items that wait behind these heads, and returns the latest ones. Their lanes
-/// are held, and have yet to go on.
+/// are held, and are advanced later.
 pub(in crate::store) async fn supersede(
     unit: &mut Unit<'_>,
     held: &HeldLanes,
@@ -78,7 +78,7 @@ pub(in crate::store) async fn supersede(
             at: handoff.now,
         });
         supersede::end(unit, superseded.collect()).await?;
-        // Classes are a hard filter of executors: one of another class is left to the scheduler.
+        // Workers serve their classes only: an item of another class is left to the scheduler.
         if candidate.class == handoff.queue_class {
             let Successor { lease, lease_duration } = handoff.successor;
             let grant = Grant { lease, lease_duration, now: handoff.now };
@@ -95,7 +95,7 @@ impl Handoff {
     }
 }
 
-/// Claims them, now that they are the heads of their lanes. Each with the finish that it goes with.
+/// Claims successors that are the heads of their lanes by now. Each is returned with its finish.
 pub(in crate::store) async fn claim(
     unit: &mut Unit<'_>,
     latest: Vec<Latest>,
@@ -103,7 +103,7 @@ pub(in crate::store) async fn claim(
     let mut claimed = Vec::with_capacity(latest.len());
     for Latest { finish, candidate, grant } in latest {
         let won = claiming::take(unit, grant, vec![candidate]).await?;
-        // Lost: with this error all that the transaction did is undone, the end of the item before it too.
+        // A lost claim: this error undoes the whole transaction, with the end of the item before.
         all_written(won.len() as u64, 1)?;
         claimed.extend(won.into_iter().map(|item| (finish, item)));
     }

@@ -1,5 +1,5 @@
 //! The rows of WorkItem lanes. A lane's row hands out places and names the head, and both enqueue and completion go
-//! through it, so that "the lane looks busy, wait" and "nobody waits, done" cannot pass each other. What becomes of a
+//! through it, so that "the lane looks busy, wait" and "no item waits, done" cannot pass each other. What becomes of a
 //! lane is decided in [`crate::model::lane`]; here it is read, held and written.
 //!
 //! Invariants:
@@ -23,7 +23,7 @@ use crate::store::engine::statement::{Answered, Asked, Reads, Statement};
 use crate::store::engine::values::Values;
 use crate::store::writer::unit::{Scope, Unit};
 
-/// What names a lane. Their order is the one in which they are held.
+/// The key of a lane. Lanes are held in the order of their keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::store) struct LaneKey {
     pub(in crate::store) kind: LaneKind,
@@ -37,7 +37,7 @@ pub(in crate::store) struct LaneKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::store) struct LaneIds {
     pub(in crate::store) delivery: Option<i64>,
-    /// Of its source, or of the projection that it is a generation of.
+    /// The lane of its source, or of its projection.
     pub(in crate::store) source: Option<i64>,
 }
 
@@ -53,11 +53,11 @@ struct Stored {
 #[derive(Default)]
 pub(in crate::store) struct Lanes {
     stored: HashMap<LaneKey, Stored>,
-    /// Those that were read, stored or not.
+    /// The keys that were read, stored or not.
     read: HashSet<LaneKey>,
 }
 
-/// Lanes that were asked for together with other things.
+/// Lanes that are read together with other rows.
 pub(in crate::store) struct AskedLanes {
     keys: Vec<LaneKey>,
     asked: Asked,
@@ -142,7 +142,7 @@ pub(in crate::store) static SET_HEAD: Statement =
     Statement::update("lane", "head = moved.head", "moved (id, head)", "lane.id = moved.id");
 
 impl Lanes {
-    /// Asks for these lanes ahead, where nobody else can change them meanwhile.
+    /// Asks for these lanes ahead, where no other writer can change them meanwhile.
     pub(in crate::store) fn ask(reads: &mut Reads, keys: Vec<LaneKey>) -> AskedLanes {
         let asked = reads.ask(&LOAD, keys.clone(), LaneKey::bind);
         AskedLanes { keys, asked }
@@ -174,8 +174,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Takes the next place in all of an item's lanes, at most one of each kind. Who is alone in them is their head,
-    /// and `ready`.
+    /// Takes the next place in all lanes of an item, at most one of each kind. An item that is alone in them is their
+    /// head, and `ready`.
     pub(in crate::store) fn append(
         &mut self,
         unit: &mut Unit<'_>,
@@ -249,7 +249,7 @@ impl LaneIds {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the item stands in no lane.
     pub(in crate::store) fn is_empty(self) -> bool {
         self.delivery.is_none() && self.source.is_none()
     }
@@ -263,8 +263,8 @@ fn stored(columns: &mut Columns<'_>) -> Result<(LaneKey, Stored), sqlx::Error> {
 }
 
 /// Loads and holds lanes where others write too. A lane's id never changes, so it may be read without a lock; the row
-/// is then held by its id, in the order in which everybody holds lanes. Whoever held one by its key would hold the key
-/// first and wait for the row, while somebody who has the row waits for the key.
+/// is then held by its id, in the order of all transactions. A transaction that locked a lane by its key would hold the
+/// key first and wait for the row, while another one with the row waits for the key.
 async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<(LaneKey, Stored)>, sqlx::Error> {
     let seen = SEEN.fetch(&mut unit.connection, keys.to_vec(), LaneKey::bind, stored).await?;
     let lanes: LaneSet = seen.iter().map(|(key, stored)| LaneIds::of(key.kind, stored.id)).collect();
@@ -276,8 +276,8 @@ async fn load_among_others(unit: &mut Unit<'_>, keys: &[LaneKey]) -> Result<Vec<
     Ok(loaded)
 }
 
-/// Stores lanes, empty, that nobody was seen to have stored. Waiting for a row to come into being would keep others
-/// from storing lanes beside it; so each is there before it is locked.
+/// Stores empty lanes that were not seen. Waiting for a row to appear would keep others from storing lanes next to it,
+/// so each lane is there before it is locked.
 async fn create(unit: &mut Unit<'_>, missing: Vec<LaneKey>) -> Result<(), sqlx::Error> {
     let missing = missing.into_iter().map(|key| (unit.sequences.lane(), key)).collect();
     CREATE
@@ -344,7 +344,7 @@ struct Next {
     scope: Scope,
 }
 
-/// Lets held lanes go on whose heads have just gone: the next in line becomes the head, or the lane is empty.
+/// Advances held lanes whose heads have just left: the next item becomes the head, or the lane is empty.
 pub(in crate::store) async fn advance(
     unit: &mut Unit<'_>,
     held: &HeldLanes,
@@ -359,8 +359,8 @@ pub(in crate::store) async fn advance(
     set_heads(unit, lanes.ids().into_iter().map(|lane_id| (lane_id, heads.get(&lane_id).copied())).collect()).await
 }
 
-/// Lets lanes go on that these items stood in, each with its ordinal, wherever they stood: only a head's going moves a
-/// lane.
+/// Advances the lanes of which these items were heads. Each item comes with its ordinal and all of its lanes; a lane
+/// stays as it is if another item is its head.
 pub(in crate::store) async fn leave(unit: &mut Unit<'_>, left: Vec<(i64, LaneIds)>) -> Result<(), sqlx::Error> {
     let lanes: LaneSet = left.iter().map(|(_, lanes)| *lanes).collect();
     let heads = HOLD
@@ -401,7 +401,7 @@ pub(in crate::store) async fn set_heads(
     SET_HEAD.write(&mut unit.connection, heads, bind).await
 }
 
-/// Writes in how many lanes items still wait, and whether that leaves them ready.
+/// Writes the blockers of items, and the states that follow from them.
 pub(in crate::store) async fn set_blockers(
     unit: &mut Unit<'_>,
     items: Vec<(i64, Blockers)>,

@@ -57,10 +57,10 @@ const BY_KEY: &str = sql!(
     LEFT JOIN work_item ON work_item.ordinal = {delivered_item}"
 );
 
-/// What this transaction sees. Where others write too, that may be old.
+/// The snapshot of this transaction. Where others write too, it may be old.
 static SEEN: Statement = Statement::select("(namespace, route, delivery_key)", BY_KEY);
 
-/// What is there now, and what is not there stays so until the transaction ends.
+/// The current rows, locked until the transaction ends, and the gaps with them.
 static CURRENT: Statement = Statement::lock("(namespace, route, delivery_key)", BY_KEY, Lock::Update);
 
 static INSERT_RECEIPTS: Statement = Statement::insert(
@@ -80,7 +80,7 @@ static INSERT_WORK_ITEMS: Statement = Statement::insert(
     Conflict::Fail,
 );
 
-/// What names an Event.
+/// The key of an Event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct EventKey {
     namespace: Namespace,
@@ -137,21 +137,21 @@ pub(in crate::store) struct PlannedWorkItem {
     pub(in crate::store) namespace: Namespace,
     pub(in crate::store) scope: Scope,
     pub(in crate::store) source_key: Option<String>,
-    /// The route whose delivery lane it stands in.
+    /// The route of its delivery lane.
     pub(in crate::store) delivery_lane: Option<RouteName>,
     pub(in crate::store) queue_class: QueueClass,
-    /// The route of which a later one of its source makes it superfluous.
+    /// The route by which a later item of its source supersedes it.
     pub(in crate::store) coalesces: Option<RouteName>,
-    /// The projection of its source that it stands in, and in no other lane.
+    /// The projection of its source, which is then its only lane.
     pub(in crate::store) projection: Option<Projection>,
     pub(in crate::store) created_at: Timestamp,
     /// The WorkItem that it replays, and the ordinal of its Event.
     pub(in crate::store) replays: Option<(WorkItemId, i64)>,
-    /// The action that it applies, if it is no Event's.
+    /// The action that it applies, if no Event brought it.
     pub(in crate::store) action: Option<Applies>,
 }
 
-/// What a group of deliveries comes to.
+/// The rows that a group of deliveries stores.
 struct Plan {
     known: HashMap<EventKey, Known>,
     lanes: Lanes,
@@ -206,7 +206,7 @@ impl Plan {
         Enqueued::Stored { events: ids }
     }
 
-    /// The Event that stands in a delivery's way: one of the same key that is another.
+    /// The Event that a delivery conflicts with: one of the same key with another payload or source.
     fn conflict(&self, delivery: &Delivery) -> Option<EventId> {
         let mut own: HashMap<&str, &NewEvent> = HashMap::new();
         for event in &delivery.events {
@@ -377,7 +377,7 @@ fn lanes<'a>(
     lanes.chain(line)
 }
 
-/// The Events that are durable, and in an embedded database, where nobody else changes them, the lanes too.
+/// The durable Events, and in an embedded database, which has no other writer, the lanes too.
 async fn load(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<(HashMap<EventKey, Known>, Lanes), sqlx::Error> {
     let events = deliveries.iter().flat_map(|delivery| delivery.events.iter().map(move |event| (delivery, event)));
     let mut keys = HashSet::new();
@@ -426,7 +426,7 @@ fn in_delivery_lane(delivery: &Delivery) -> Option<RouteName> {
     }
 }
 
-/// The route of which later events make its own superfluous.
+/// The route by which later events of a source supersede earlier ones.
 pub(in crate::store) fn coalesces(coalescing: Coalescing, route: &RouteName) -> Option<RouteName> {
     match coalescing {
         Coalescing::LatestBySource => Some(route.clone()),
@@ -434,7 +434,7 @@ pub(in crate::store) fn coalesces(coalescing: Coalescing, route: &RouteName) -> 
     }
 }
 
-/// The projection that an event of `route` about `source` is a generation of.
+/// The projection of an event of `route` about `source`.
 pub(in crate::store) fn projection(
     coalescing: Coalescing,
     route: &RouteName,

@@ -3,22 +3,22 @@
 //! comes supersedes the one before it.
 //!
 //! ```text
-//!   enqueue ──> nobody is active ──> active: ready, in work, delayed
-//!      │                                 │ it ends: done, or dead and out of the way
-//!      └──> somebody is ──> queued ──────┴──> active, in the transaction that ends the one before
-//!                             └── another one comes ──> done, ignored: superseded
+//!   enqueue ──> none is active ──> active: ready, processing, delayed
+//!      │                               │ the active item ends: done, or dead and out of its lane
+//!      └──> one is active ──> queued ──┴──> active, in the transaction that ends the item before
+//!                               └── a later item comes ──> done, ignored: superseded
 //! ```
 //!
-//! A projection's line is a lane of its own kind, so that enqueue and end meet over its row like those of any other
-//! lane, the sweep finds a successor that nobody activated, and a queued one holds up nobody but what comes after it in
-//! its own projection. What is said here is who is superseded; who is promoted is said in `lane`.
+//! A projection's line is a lane of its own kind: enqueue and end meet over its row as in any other lane, the sweep
+//! finds a successor that was not activated, and a queued item blocks only later ones of its own projection. This
+//! module decides supersession; `lane` decides promotion.
 //!
 //! Invariants:
 //! - `projection_key` says that a row is a generation, and never changes. `projection_active_key` is set with the state
 //!   in which it may be claimed, and cleared with the end that lets its successor go on; a claim's own statement asks
 //!   for it.
 //! - Only a queued generation is superseded, by a later one of the same line, in the transaction that stores that one.
-//!   A replay stands in the line too, but somebody asked for it: it is no generation, and nothing supersedes it.
+//!   A replay stands in the line too, but an operator asked for it: it is no generation, and nothing supersedes it.
 
 use std::collections::BTreeMap;
 
@@ -34,21 +34,21 @@ use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::writer::unit::{Scope, Unit};
 
-/// How a WorkItem stands in a projection's line.
+/// The place of a WorkItem in a projection's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Projection {
     /// The route whose events about one source are one projection.
     pub(in crate::store) route: RouteName,
-    /// What the WorkItem is in it.
+    /// The part of the WorkItem in it.
     pub(in crate::store) part: Part,
 }
 
-/// What a WorkItem is in a projection's line.
+/// The part of a WorkItem in a projection's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Part {
-    /// What a delivery brought: a later one supersedes it while it is queued.
+    /// An item that a delivery brought: a later one supersedes it while it is queued.
     Generation,
-    /// What an operator asked for.
+    /// A replay, which an operator asked for.
     Replay,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::store) fn line(namespace: &Namespace, pack: &PackName, route: &Rou
     }
 }
 
-/// The items that are queued in held lines, as they are now: an older snapshot may lack some.
+/// The current items that are queued in held lines; an older snapshot may lack some.
 pub(in crate::store) static QUEUED: Statement = Statement::lock(
     "(lane_id)",
     "SELECT work_item.waiting_source, work_item.lane_ordinal, work_item.ordinal, work_item.id, work_item.pack, \

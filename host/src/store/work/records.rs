@@ -1,5 +1,5 @@
-//! What was read for a run that succeeded, so that it can be run again with the same reads. A row apart: most runs read
-//! nothing.
+//! The reads of a run that succeeded, so that it can be repeated with the same reads. They have a row of their own,
+//! because most runs read nothing.
 
 use bytes::Bytes;
 
@@ -10,14 +10,14 @@ use crate::store::engine::row::{Columns, FromColumns, damaged};
 use crate::store::engine::statement::Statement;
 use crate::store::writer::unit::Unit;
 
-/// What a list of readings begins with.
+/// The layout of a list of readings, its first byte.
 const VERSION: u8 = 1;
-/// A key without a record has this length.
+/// The length that stands for a key without a record.
 const NO_RECORD: u32 = u32::MAX;
 
 static INSERT: Statement = Statement::insert("work_item_read (ordinal, total, bytes, records)", Conflict::Fail);
 
-/// Stores what was read for these WorkItems, named by their ordinals.
+/// Stores the reads of WorkItems, which are named by their ordinals.
 pub(in crate::store) async fn keep(unit: &mut Unit<'_>, records: Vec<(i64, RecordedReads)>) -> Result<(), sqlx::Error> {
     if records.is_empty() {
         return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The parent's `replayed_at` is reserved by compare-and-swap in the transaction that stores the child, so that
-//!   whoever asks second is told of the first one's child.
+//!   a second request is answered with the first one's child.
 //! - The Event is read and never written. One that the older protocol replayed gets no child here.
 //! - A child is a WorkItem like any other: it waits its turn at the end of its lane, and can be replayed in its turn.
 //!
@@ -29,14 +29,14 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit, all_written};
 use crate::store::{Store, StoreError};
 
-/// What became of a request to replay a WorkItem.
+/// The answer to a request to replay a WorkItem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
-    /// It runs again, as this child.
+    /// The WorkItem runs again, as this child.
     Replayed(WorkItemId),
-    /// It was replayed before; this is the child that it got then.
+    /// The WorkItem was replayed before, as this child.
     Already(WorkItemId),
-    /// It has not ended: it stands in this state.
+    /// The WorkItem has not ended, but is in this state.
     NotFinished(WorkState),
     /// The older protocol replayed its Event, at this time.
     Fenced(Timestamp),
@@ -55,19 +55,19 @@ pub(in crate::store) struct Replay {
 impl Store {
     /// Runs a finished WorkItem again, on the generation that it ran on: as `child`, unless it has a child already.
     ///
-    /// A dead head that holds its lane up leaves it: the child, at the lane's end, would wait for it for ever.
+    /// A dead head that blocks its lane leaves it: the child, at the lane's end, would wait for it for ever.
     pub async fn replay(&self, parent: WorkItemId, child: WorkItemId, now: Timestamp) -> Result<Replayed, StoreError> {
         self.writer.control(|reply| Control::Replay(Replay { parent, child, now }, reply)).await
     }
 }
 
-/// The ordinal of a replay, and of what is no delivery's at all: below 0, where no delivery's WorkItem is, with the
-/// work type in its low bits as everywhere.
+/// The ordinal of a WorkItem that no delivery brought, a replay or an action's: below 0, with the work type in its low
+/// bits as everywhere.
 pub(in crate::store) fn ordinal(number: i64, work_type: WorkType) -> i64 {
     ordinal_of(-number, work_type)
 }
 
-/// Whether a WorkItem with this ordinal is another than the one that a delivery brought.
+/// Whether this is the ordinal of a WorkItem that no delivery brought.
 pub(in crate::store) fn is_replay(ordinal: i64) -> bool {
     ordinal < 0
 }
@@ -113,7 +113,7 @@ static RESERVE: Statement = Statement::update(
     ),
 );
 
-/// An Event, as far as a replay needs it.
+/// The columns of an Event that a replay needs.
 struct Input {
     ordinal: i64,
     source_key: Option<String>,
@@ -137,19 +137,19 @@ struct Parent {
     action: Option<i64>,
 }
 
-/// What a group of requests is about, held until the transaction ends.
+/// The rows of a group of requests, held until the transaction ends.
 struct Held {
     events: HashMap<EventId, Input>,
     parents: HashMap<WorkItemId, Parent>,
     children: HashMap<WorkItemId, WorkItemId>,
 }
 
-/// What replays write.
+/// The changes of replays.
 #[derive(Default)]
 struct Plan {
     reserved: Vec<(i64, Timestamp)>,
     children: Vec<PlannedWorkItem>,
-    /// Dead heads that hold their lanes up: ordinal and lanes.
+    /// The dead heads that block their lanes: ordinal and lanes.
     holders: Vec<(i64, LaneIds)>,
 }
 

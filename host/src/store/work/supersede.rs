@@ -1,5 +1,5 @@
-//! Supersession: an item that waits ends, ignored, because a later one makes it superfluous. Which items these are is
-//! decided by `handoff` (routes that coalesce) and by `projection`.
+//! Supersession: a waiting item ends, ignored, because a later one replaces it. `handoff` (for routes that coalesce)
+//! and `projection` decide which items these are.
 //!
 //! Invariant: only an item that coalesces, or that is queued in a projection's line, is ever superseded.
 
@@ -21,7 +21,7 @@ pub(in crate::store) static SUPERSEDE: Statement = Statement::update(
     ),
 );
 
-/// An item that waits in a held lane, and the one that makes it superfluous.
+/// An item that waits in a held lane, and the item that supersedes it.
 pub(in crate::store) struct Superseded {
     pub(in crate::store) ordinal: i64,
     pub(in crate::store) scope: Scope,

@@ -1,11 +1,11 @@
-//! The sweep: finds lanes in which items wait and that nothing would let go on, and repairs them.
+//! The sweep: finds lanes in which items wait and that nothing would advance, and repairs them.
 //!
-//! No transaction leaves such a lane behind; what the sweep finds comes from a mistake in this program, or from
-//! somebody else who wrote to the database. So each repair is counted, and the count is expected to stay 0.
+//! No transaction leaves such a lane behind; it comes from a mistake in this program, or from a change by hand. So each
+//! repair is counted, and the count is expected to stay 0.
 //!
-//! Lanes are looked at by a reader, a few at a time from where the last sweep ended, by index seeks: what a sweep costs
-//! depends neither on how many lanes there are nor on how many wait in one. What looks wrong is looked at once more
-//! with the lanes held, and only what is still wrong is changed.
+//! A reader looks at a few lanes at a time, from the end of the last sweep, by index seeks: the cost of a sweep depends
+//! neither on the number of lanes nor on their length. A lane that looks wrong is read again while it is held, and is
+//! changed only if it is still wrong.
 
 use super::lane::{self, LaneIds, LaneSet};
 use crate::model::lane::{LaneKind, Line};
@@ -19,22 +19,21 @@ use crate::store::writer::Control;
 use crate::store::writer::unit::{Answers, Scope, Unit};
 use crate::store::{Store, StoreError};
 
-/// Lanes of each kind that one sweep looks at.
+/// The lanes of each kind that one sweep looks at.
 const SWEEP_LANES_MAX: usize = 32;
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sweep {
-    /// Lanes that were looked at.
+    /// The lanes that were looked at.
     pub lanes: u64,
-    /// Lanes that were put right.
+    /// The lanes that were repaired.
     pub repaired: u64,
-    /// Where the next sweep goes on.
+    /// The start of the next sweep.
     pub next: SweepCursor,
 }
 
-/// How far the sweeps have come: the last lane of each kind. Projections' lines are swept with the lanes of sources, in
-/// whose place they are.
+/// The last lane of each kind that was swept. The lines of projections are swept with the lanes of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SweepCursor {
     delivery: i64,
@@ -42,8 +41,8 @@ pub struct SweepCursor {
 }
 
 impl Store {
-    /// Checks the next few lanes in which items wait, and repairs those that nothing would let go on. The first lane
-    /// comes after the last one.
+    /// Checks the next few lanes in which items wait, and repairs those that nothing would advance. The first lane
+    /// follows the last one.
     pub async fn sweep_lanes(&self, from: SweepCursor) -> Result<Sweep, StoreError> {
         let mut reader = self.reader().await?;
         let mut sweep = Sweep::default();
@@ -90,7 +89,7 @@ pub(in crate::store) struct Suspect {
     lanes: LaneIds,
 }
 
-/// What is seen of a lane.
+/// A lane as the sweep reads it.
 struct Seen {
     suspect: Suspect,
     line: Line,
@@ -100,7 +99,7 @@ struct Seen {
 const NEXT_DELIVERY: &str = "SELECT min(waiting_delivery) FROM work_item WHERE waiting_delivery > ?";
 const NEXT_SOURCE: &str = "SELECT min(waiting_source) FROM work_item WHERE waiting_source > ?";
 
-/// The first item that waits in each lane; the head, if it still holds the lane up; and the head of that item's other
+/// The first item that waits in each lane; the head, if it still blocks the lane; and the head of that item's other
 /// lane.
 macro_rules! line {
     ($waiting:literal, $own:literal, $other:literal) => {
@@ -165,7 +164,7 @@ fn seen(kind: LaneKind, columns: &mut Columns<'_>) -> Result<Seen, sqlx::Error> 
     })
 }
 
-/// Repairs what is still wrong of what sweeps found, and answers each with how many lanes that were.
+/// Repairs suspects that are still wrong, and answers each sweep with the number of its repairs.
 pub(in crate::store) async fn apply(
     unit: &mut Unit<'_>,
     sweeps: Vec<Vec<Suspect>>,
@@ -173,7 +172,7 @@ pub(in crate::store) async fn apply(
     let mut answers = Vec::with_capacity(sweeps.len());
     for suspects in sweeps {
         let mut repaired = 0;
-        // One after the other: what is right of one lane may depend on what was just done to another.
+        // One after the other: a repair may change what is right for the next lane.
         for suspect in suspects {
             repaired += u64::from(repair(unit, suspect).await?);
         }
@@ -185,7 +184,7 @@ pub(in crate::store) async fn apply(
 async fn repair(unit: &mut Unit<'_>, suspect: Suspect) -> Result<bool, sqlx::Error> {
     lane::hold(unit, LaneSet::from_iter([suspect.lanes])).await?;
     let seen = look(&mut unit.connection, suspect.kind, vec![suspect.lane_id]).await?.pop();
-    // If another item is the first by now, its other lane is not held; the next sweep comes by again.
+    // If another item is the first by now, its other lane is not held: the next sweep repairs it.
     let Some(Seen { line, scope, .. }) = seen.filter(|seen| seen.suspect == suspect) else { return Ok(false) };
     let Some((head, blockers)) = line.amiss() else { return Ok(false) };
     if blockers.state() == WorkState::Ready {

@@ -26,7 +26,7 @@ static GENERATIONS: Statement = Statement::lock(
     Lock::Share,
 );
 
-/// Namespaces and generations that are known to exist; they never cease to. They are held until the transaction ends.
+/// Namespaces and generations that are known to exist; none is ever removed. They are held until the transaction ends.
 ///
 /// The only writer of an embedded database keeps them from one transaction to the next. Where others write too, their
 /// rows are read, and held, every time.
@@ -37,7 +37,7 @@ pub(in crate::store) struct Authority {
 }
 
 impl Authority {
-    /// With all that exists of what the deliveries name.
+    /// The namespaces and generations of these deliveries that exist.
     pub(in crate::store) async fn of(unit: &mut Unit<'_>, deliveries: &[Delivery]) -> Result<Self, sqlx::Error> {
         let kept = std::mem::take(&mut unit.authority);
         let mut authority = if unit.connection.engine() == Engine::Sqlite { kept } else { Self::default() };

@@ -1,4 +1,4 @@
-//! The unit of work: one transaction of the writer, what it counts, and what it will have to tell when it is committed.
+//! The unit of work: one transaction of the writer, its counts, and the hints that follow its commit.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,21 @@ use crate::store::engine::statement::Statement;
 use crate::store::engine::values::{Values, values};
 use crate::store::error::StoreError;
 
-/// What an engine gives to every transaction of one writer.
+/// The terms of every transaction of one writer.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Terms {
-    /// How many shards there are.
+    /// The number of shards.
     pub(in crate::store) shard_count: u16,
-    /// Which of the counters' rows are this writer's to change: several writers do not wait for one another over a
-    /// count.
+    /// The stripe of the counters that this writer changes, so that several writers do not wait for one another.
     pub(in crate::store) stripe: i64,
-    /// What the database says the time is, where runtimes share it; alone, the runtime's own clock decides.
+    /// The database's time, where hosts share it; `None` where the host's own clock decides.
     pub(in crate::store) database_now: Option<Timestamp>,
 }
 
 /// One answer for each request of a kind, in order.
 pub(in crate::store) type Answers<A> = Vec<Result<A, StoreError>>;
 
-/// What WorkItems are claimed and counted by, besides their state.
+/// The key, next to the state, by which WorkItems are claimed and counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Scope {
     pub(in crate::store) pack: PackName,
@@ -40,7 +39,7 @@ pub(in crate::store) struct Scope {
 }
 
 impl Scope {
-    /// Its columns, for statements that begin with them: pack, work type, generation.
+    /// The values of its columns: pack, work type, generation.
     pub(in crate::store) fn values(&self) -> Values {
         values![&self.pack, self.work_type, self.generation]
     }
@@ -58,12 +57,12 @@ pub(in crate::store) struct Unit<'c> {
     pub(in crate::store) connection: Connection<'c>,
     /// Numbers to hand out; they count only if the transaction commits.
     pub(in crate::store) sequences: Sequences,
-    /// What is known to exist; it counts only if the transaction commits.
+    /// Authority rows that are known to exist; they count only if the transaction commits.
     pub(in crate::store) authority: Authority,
-    /// How often this transaction has been begun before, and ended in a conflict with another one.
+    /// The attempts at this transaction that ended in a conflict before.
     pub(in crate::store) attempt: u32,
     pub(in crate::store) terms: Terms,
-    /// Whether something may be claimable now, or at another time than before.
+    /// Whether claims may find more, or at another time than before.
     pub(in crate::store) work_changed: bool,
     /// Whether a shard's feed got longer.
     pub(in crate::store) feed_changed: bool,
@@ -100,13 +99,13 @@ impl<'c> Unit<'c> {
         }
     }
 
-    /// The time that leases and turns are measured by: the database's where runtimes share it, so that no clock of
-    /// theirs steals a lease; else `now`, the caller's.
+    /// The time that measures leases and turns: the database's where hosts share it, so that no host's clock steals a
+    /// lease; else `now`, the caller's.
     pub(in crate::store) fn time(&self, now: Timestamp) -> Timestamp {
         self.terms.database_now.unwrap_or(now)
     }
 
-    /// WorkItems, `rows` of them, leave `from` (`None`: they are new) and stand in `to`.
+    /// Counts `rows` WorkItems out of `from` (`None` for new ones) and into `to`.
     pub(in crate::store) fn count_work_items(
         &mut self,
         scope: &Scope,
@@ -120,12 +119,12 @@ impl<'c> Unit<'c> {
         *self.work_items.entry((scope.clone(), to)).or_default() += rows;
     }
 
-    /// A WorkItem leaves `from`, and its scope.
+    /// Counts a WorkItem out of `from` and of its scope.
     pub(in crate::store) fn uncount_work_item(&mut self, scope: &Scope, from: WorkState) {
         *self.work_items.entry((scope.clone(), from)).or_default() -= 1;
     }
 
-    /// A message leaves `from` (`None`: it is new) and stands in `to`.
+    /// Counts a message out of `from` (`None` for a new one) and into `to`.
     pub(in crate::store) fn count_message(&mut self, from: Option<MessageState>, to: MessageState) {
         if let Some(from) = from {
             *self.messages.entry(from).or_default() -= 1;
@@ -161,9 +160,8 @@ struct Overtaken {
     expected: usize,
 }
 
-/// Makes sure that a statement changed every row that was to change. What decided that they would was read in the same
-/// transaction, so anything else means that somebody else writes to the database: nothing of that request is committed
-/// then.
+/// Checks that a statement changed every row that it should. The rows were read in the same transaction, so any other
+/// number means a foreign write to the database: nothing of the request is committed then.
 pub(in crate::store) fn all_written(written: u64, expected: usize) -> Result<(), sqlx::Error> {
     if usize::try_from(written) == Ok(expected) {
         return Ok(());
