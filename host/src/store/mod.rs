@@ -1,14 +1,14 @@
 //! The store: the only truth, and the only user of sqlx.
 //!
-//! Every write goes through one writer task. It takes what has arrived while it was at its last transaction, applies it
-//! in one, commits, and has all of it answered once that is durable: group commit with no timer. Reads that do not
-//! decide anything go through a pool of their own.
+//! Every write goes through one writer task. It takes the requests that arrived during its last transaction, applies
+//! them in one, commits, and answers once the commit is durable: group commit with no timer. Reads that decide nothing
+//! go through a pool of their own.
 //!
 //! Invariants:
 //! - A method that writes resolves after its commit is durable (SQLite: its log is synced), or with an error that says
 //!   whether trying again makes sense.
-//! - Every transition of a leased row repeats token and epoch in its predicate; a caller whose lease is gone changes
-//!   nothing and is told so.
+//! - Every transition of a leased row repeats token and epoch in its predicate; a caller that lost its lease changes
+//!   nothing, and its answer says so.
 //! - `now` is a parameter.
 
 mod engine;

@@ -164,7 +164,7 @@ async fn the_one(
     request: &ClaimRequest,
     id: WorkItemId,
 ) -> Result<Option<Candidate>, sqlx::Error> {
-    let found: Option<(Claimable, Scope)> = unit.connection.read_optional(THE_ONE, values![id]).await?;
+    let found: Option<(ClaimableRow, Scope)> = unit.connection.read_optional(THE_ONE, values![id]).await?;
     let Some((row, scope)) = found else { return Ok(None) };
     let candidate = row.of(&scope);
     let now = unit.time(request.now).as_millis();
@@ -195,7 +195,7 @@ async fn look(unit: &mut Unit<'_>, request: &ClaimRequest, rows_max: usize) -> R
     let mut found = Found::default();
     for scope in scopes(request) {
         for row in unit.connection.fetch_all(text, ranges(&scope, request, now, rows_max)).await? {
-            let candidate = row.read::<Claimable>()?.of(&scope);
+            let candidate = row.read::<ClaimableRow>()?.of(&scope);
             match candidate.state {
                 WorkState::Processing => found.stale.push(candidate),
                 WorkState::Ready => found.ready.push(candidate),
@@ -234,7 +234,7 @@ fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> V
 }
 
 /// A row of [`CLAIMABLE`], which is about one scope.
-struct Claimable {
+struct ClaimableRow {
     ordinal: i64,
     id: WorkItemId,
     event_id: EventId,
@@ -247,7 +247,7 @@ struct Claimable {
     state: WorkState,
 }
 
-impl FromColumns for Claimable {
+impl FromColumns for ClaimableRow {
     fn read(columns: &mut Columns<'_>) -> Result<Self, sqlx::Error> {
         Ok(Self {
             ordinal: columns.next()?,
@@ -264,7 +264,7 @@ impl FromColumns for Claimable {
     }
 }
 
-impl Claimable {
+impl ClaimableRow {
     fn of(self, scope: &Scope) -> Candidate {
         let Self { ordinal, id, event_id, namespace, class, turn, epoch, attempt, failures, state } = self;
         let scope = scope.clone();
