@@ -93,44 +93,43 @@ use crate::env::{self, Env};
 pub struct StoreOptions {
     /// The data directory. Without a URL, the database is `forebay.sqlite` in it.
     pub data: PathBuf,
-    /// The database that this runtime shares with others: `mysql://user:password@host:port/database`.
+    /// The database that this host shares with others: `mysql://user:password@host:port/database`.
     pub database_url: Option<DatabaseUrl>,
-    /// What leases are measured by in a shared database.
+    /// The clock that measures leases in a shared database.
     pub lease_time: LeaseTime,
-    /// Delay Shards; fixed at the first start.
+    /// The number of Delay Shards, fixed at the first start.
     pub shards: u16,
-    /// Requests that may wait for the writer.
+    /// The most requests that wait for the writer.
     pub queue_requests_max: usize,
-    /// Bytes of bodies that may wait for the writer.
+    /// The most bytes of bodies that wait for the writer.
     pub queue_bytes_max: usize,
-    /// Connections of the reader pool.
+    /// The connections of the reader pool.
     pub readers: u32,
-    /// How long a read may wait for a connection, and as long again for an answer about messages.
+    /// The bound on a read's wait for a connection, and again on the wait for an answer about messages.
     pub read_timeout: Duration,
-    /// How long a transaction may take where runtimes share the database.
+    /// The bounds on a transaction where hosts share the database.
     pub patience: Patience,
 }
 
-/// The clock that leases in a shared database are measured by.
+/// The clock that measures leases in a shared database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseTime {
-    /// The database's: no runtime's clock steals a lease.
+    /// The database's: no host's clock steals a lease.
     Database,
-    /// The runtime's own: for one that has the database for itself, and for tests that move time.
+    /// The host's own: for a host that has the database for itself, and for tests that move time.
     Runtime,
 }
 
-/// What a server must take in one packet: the largest event of the default configuration, and what goes with it.
+/// The smallest packet of a usable server: the largest event of the default configuration, and the rest of its row.
 pub const PACKET_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
-/// What it better takes: groups of events come in one packet too.
+/// The packet that a server should take: groups of events come in one packet too.
 pub const PACKET_BYTES_ADVISED: u64 = 64 * 1024 * 1024;
 
 /// Room in a packet for the rest of a row, besides its largest value.
 pub const PACKET_MARGIN_BYTES: u64 = 1024 * 1024;
 
-/// A handle to the store; clones share it. When the last one is dropped, what is queued is still done, and the store
-/// closes.
+/// A handle to the store; clones share it. Dropping the last one finishes queued work and closes the store.
 #[derive(Clone)]
 pub struct Store {
     writer: Arc<Writer>,
@@ -145,7 +144,7 @@ impl Store {
     /// Opens or creates the store, takes the directory's lock and brings the schema up to date.
     ///
     /// Fails, and changes nothing, if another process uses the directory, if the schema is newer than this binary, if
-    /// the database is not a healthy one, or if `shards` differs from what it was created with.
+    /// the database is not healthy, or if `shards` differs from the number at its creation.
     pub async fn open(options: StoreOptions, env: Env) -> Result<Self, StoreError> {
         let directory = Directory::lock(&options.data)?;
         match &options.database_url {
@@ -181,8 +180,8 @@ impl Store {
         Ok(Self { writer, readers, shards, lease_time, packet_bytes: Some(server.packet_bytes()) })
     }
 
-    /// The largest packet that the database server takes, if there is one: what a row brings and
-    /// [`PACKET_MARGIN_BYTES`] has to go into one.
+    /// The largest packet that the database server takes, if there is one. A row's largest value and
+    /// [`PACKET_MARGIN_BYTES`] have to fit.
     pub fn packet_bytes(&self) -> Option<u64> {
         self.packet_bytes
     }
@@ -207,12 +206,12 @@ impl Store {
         self.writer.hints.feed.subscribe()
     }
 
-    /// Changes after every commit of this runtime that set a gate: a hint to look, not a promise to find.
+    /// Changes after every commit of this host that set a gate: a hint to look, not a promise to find.
     pub fn subscribe_gates(&self) -> watch::Receiver<u64> {
         self.writer.hints.gates.subscribe()
     }
 
-    /// Changes when a destination was changed here.
+    /// Changes after every commit of this host that changed a destination.
     pub fn subscribe_destinations(&self) -> watch::Receiver<u64> {
         self.writer.hints.destinations.subscribe()
     }
@@ -231,7 +230,7 @@ impl Store {
         let _ = self.writer.close().await;
     }
 
-    /// How long readers waited for a connection since the last call; one caller.
+    /// The waits of readers for a connection since the last call; one caller.
     pub fn take_pool_waits(&self) -> PoolWaits {
         self.readers.take_waits()
     }
