@@ -1,4 +1,4 @@
-//! What a server does, proved by watching it: two sessions and a row of their own.
+//! The behaviour of a server, proved by watching it with two sessions and a row of their own.
 //!
 //! | shown | otherwise |
 //! |---|---|
@@ -34,13 +34,13 @@ pub(in crate::store) struct Proved {
     pub(in crate::store) idle_timeout: Option<&'static str>,
 }
 
-/// What servers call the seconds that a transaction may say nothing: MariaDB, TiDB.
+/// The variables that bound the seconds of an idle transaction: of MariaDB, of TiDB.
 const IDLE_TIMEOUTS: [&str; 2] = ["idle_transaction_timeout", "tidb_idle_transaction_timeout"];
 
-/// The pause before each look whether a transaction that says nothing is over, which it is to be after a second.
+/// The pause before each look at an idle transaction, which should be over after a second.
 const IDLE_LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Looks whether it is.
+/// The most looks at it.
 const IDLE_LOOKS_MAX: u32 = 16;
 
 /// A session that leaves a transaction open.

@@ -1,7 +1,7 @@
-//! A server that speaks the MySQL protocol: how it is reached, what it is seen to do, and its schema.
+//! A server that speaks the MySQL protocol: its address, its behaviour, and its schema.
 //!
-//! What a server does is proved by behaviour at every start, not taken from its version: some accept what they do not
-//! do.
+//! Every start proves the behaviour of the server instead of trusting its version: some accept statements that they do
+//! not obey.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,13 +21,13 @@ use super::statement::Statement;
 use super::values::values;
 use crate::store::StoreError;
 
-/// How long a server may take to answer a new connection.
+/// The bound on the wait for a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Prepared statements kept a connection: more than there are texts.
+/// The prepared statements that a connection keeps: more than there are texts.
 const STATEMENTS_MAX: usize = 512;
 
-/// How long a repair waits for locks while hosts use the database.
+/// The bounds of a repair's wait for locks while hosts use the database.
 const REPAIR_PATIENCE: Patience = Patience {
     lock_wait: Duration::from_secs(5),
     attempt: Duration::from_secs(60),
@@ -39,17 +39,17 @@ static MIGRATOR: Migrator = sqlx::migrate!("../migrations/mysql");
 
 static CREATE_SHARDS: Statement = Statement::insert("shard (id, last_seq, epoch, lease_until)", Conflict::Keep("id"));
 
-/// Where a database is: `mysql://user:password@host:port/database`. Shows no password.
+/// The address of a database: `mysql://user:password@host:port/database`. Its text shows no password.
 #[derive(Clone)]
 pub struct DatabaseUrl(MySqlConnectOptions);
 
-/// What a transaction sees of others.
+/// The isolation of a transaction from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Isolation {
-    /// Each statement sees what is committed: for transitions, which compare what they read with what they write, or
-    /// lock it first.
+    /// Each statement sees all commits: for transitions, which compare the rows that they read when they write, or lock
+    /// them first.
     ReadCommitted,
-    /// All statements see the same: for materialization, which converges by locking reads.
+    /// All statements see the same snapshot: for materialization, which converges by locking reads.
     Snapshot,
 }
 
@@ -211,7 +211,7 @@ async fn bring_up_to_date(connection: &mut MySqlConnection) -> Result<MigrationR
     Ok(report)
 }
 
-/// What bringing a database up to date will do. Refuses one of another program, and one of a newer binary.
+/// The outstanding migrations of a database. Refuses a database of another program or of a newer binary.
 pub(in crate::store) async fn outstanding(connection: &mut MySqlConnection) -> Result<MigrationReport, StoreError> {
     let mut session = Connection::MySql { connection, engine: UNPROVED };
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()";

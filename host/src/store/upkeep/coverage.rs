@@ -171,7 +171,7 @@ pub(in crate::store) async fn missing(
     Ok(missing_in(connection, first, end).await?.into_iter().map(|(ordinal, _)| ordinal).collect())
 }
 
-/// Those of these Events that have no WorkItem.
+/// The Events among these that have no WorkItem.
 pub(in crate::store) async fn uncovered_of(
     connection: &mut Connection<'_>,
     ordinals: Vec<i64>,
@@ -236,7 +236,7 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// Those of the route that an Event came in by, if its manifest is known and can be read.
+    /// The rules of an Event's route, if its manifest is known and can be read.
     fn of(&self, event: &Uncovered) -> Option<RouteRules> {
         self.known.get(&(event.scope.pack.clone(), event.scope.generation))?.get(&event.route).copied()
     }

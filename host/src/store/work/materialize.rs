@@ -1,10 +1,10 @@
 //! Materialization: receipt, Events, lanes and WorkItems in one transaction.
 //!
-//! What a delivery becomes is decided by reads inside the transaction. The embedded database has one writer: what they
-//! find is the winner, and nothing can come between them and the writes. Where runtimes share a database, a read may
-//! show what was there before another one's commit, and even a lock that was waited for does not renew what a
-//! transaction sees. So an insert that finds a key taken ends the attempt, and the next one reads what is there now,
-//! and holds it: it converges on the winner, and no neighbour is lost.
+//! Reads inside the transaction decide the answer to a delivery. The embedded database has one writer: the rows that
+//! they find are the winners, and nothing can come between them and the writes. Where hosts share a database, a read
+//! may show the state before another one's commit, and waiting for a lock does not renew the snapshot of a transaction.
+//! So an insert that finds a key taken ends the attempt, and the next attempt reads the current rows and holds them: it
+//! converges on the winner, and no neighbour is lost.
 //!
 //! | of the delivery's events, by key | answer |
 //! |---|---|

@@ -72,8 +72,8 @@ pub(in crate::store) fn is_replay(ordinal: i64) -> bool {
     ordinal < 0
 }
 
-/// Which Events WorkItems are about, and whether the WorkItem that an Event's delivery brought is a generation of a
-/// projection: then so stand all its replays in the projection's line. Neither ever changes.
+/// The Events of WorkItems, and whether the WorkItem that an Event's delivery brought is a generation of a projection:
+/// all its replays then stand in the projection's line. Neither ever changes.
 static EVENTS_OF: Statement = Statement::select(
     "(id)",
     sql!(
