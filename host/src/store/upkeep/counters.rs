@@ -129,7 +129,7 @@ impl Counter {
         match self {
             Counter::WorkItems(scope, state) => {
                 let bind = |values: &mut Values, (scope, state): (&Scope, WorkState)| {
-                    values.append(scope.values());
+                    scope.bind(values);
                     values.push(state).push(STRIPE).push(missing);
                 };
                 COUNT_WORK_ITEMS.write(connection, vec![(scope, *state)], bind).await

@@ -226,7 +226,7 @@ fn ranges(scope: &Scope, request: &ClaimRequest, now: i64, rows_max: usize) -> V
             _ => (i64::MAX, rows_max),
         };
         for class in QueueClass::ALL {
-            values.append(scope.values());
+            scope.bind(&mut values);
             values.push(turn_max).push(if request.classes.contains(class) { rows_max } else { 0 });
         }
     }
@@ -295,7 +295,7 @@ pub(in crate::store) async fn take(
         .execute(&mut unit.connection, candidates.iter().collect(), |values, row: &Candidate| {
             values.push(row.ordinal).push(lease_until).push(grant.lease);
             values.push(row.state).push(row.turn).push(row.epoch);
-            values.append(row.scope.values());
+            row.scope.bind(values);
             values.push(row.class);
         })
         .await?;

@@ -13,7 +13,7 @@ use crate::store::engine::dialect::Conflict;
 use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::statement::Statement;
-use crate::store::engine::values::{Values, values};
+use crate::store::engine::values::Values;
 use crate::store::error::StoreError;
 
 /// The terms of every transaction of one writer.
@@ -41,7 +41,14 @@ pub(in crate::store) struct Scope {
 impl Scope {
     /// The values of its columns: pack, work type, generation.
     pub(in crate::store) fn values(&self) -> Values {
-        values![&self.pack, self.work_type, self.generation]
+        let mut values = Values::default();
+        self.bind(&mut values);
+        values
+    }
+
+    /// Adds the values of its columns.
+    pub(in crate::store) fn bind(&self, values: &mut Values) {
+        values.push(&self.pack).push(self.work_type).push(self.generation);
     }
 }
 
@@ -138,7 +145,7 @@ impl<'c> Unit<'c> {
         let work_items = std::mem::take(&mut self.work_items).into_iter().filter(|(_, by)| *by != 0).collect();
         COUNT_WORK_ITEMS
             .write(&mut self.connection, work_items, |values, ((scope, state), by)| {
-                values.append(scope.values());
+                scope.bind(values);
                 values.push(state).push(stripe).push(by);
             })
             .await?;
