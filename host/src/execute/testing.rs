@@ -21,11 +21,12 @@ use crate::model::ids::{EventId, WorkItemId};
 use crate::model::message::DueAction;
 use crate::model::pack::{
     Answer, Coalescing, FailedHeadPolicy, GenerationNumber, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule,
-    Route, Verification,
+    Route,
 };
 use crate::model::queue::QueueClass;
 use crate::model::reading::Reading;
 use crate::model::time::Timestamp;
+use crate::model::verification::Verification;
 use crate::store::testing::{Fixture, GENERATION, ROUTE, START, pack};
 use crate::store::{ClaimRequest, Delivery, Enqueued, NewEvent, Store, Tampering, WorkItemDetail};
 
@@ -82,6 +83,7 @@ pub(crate) fn manifest(failed_head: FailedHeadPolicy) -> Manifest {
             queue_class: QueueClassRule::DEFAULT,
             keep_headers: Vec::new(),
             answer: Answer::Receipt,
+            handshake: None,
         }],
         readers: Vec::new(),
         destinations: vec!["sink".parse().unwrap()],

@@ -23,11 +23,14 @@ use super::answer::{self, Accepted, Novelty, Refusal};
 use super::body;
 use super::budget::{Budget, Share};
 use super::complaint::Complaint;
-use super::judge::{IdEntropy, Judged, Submission};
+use super::handshake::{self, Reply};
+use super::judge::{IdEntropy, Judgement, Submission};
 use super::meters::Meters;
 use super::routes::{OpenRoute, RouteTable};
 use crate::env::{self, Env};
+use crate::model::handshake::Handshake;
 use crate::model::ids::EventId;
+use crate::model::names::SecretName;
 use crate::secrets::{Secret, Secrets};
 use crate::store::{Delivery, Enqueued, Store, StoreError};
 
@@ -59,6 +62,8 @@ enum Outcome {
     Accepted(Accepted, Arc<OpenRoute>),
     /// Its key belongs to an event with another payload.
     Conflict(EventId),
+    /// It was no delivery: the provider makes sure of the address.
+    Handshake(Reply),
 }
 
 impl Intake {
@@ -101,6 +106,10 @@ impl Intake {
             Ok(Outcome::Conflict(event_id)) => {
                 self.meters.refused(Refusal::Conflict);
                 answer::conflict(event_id)
+            }
+            Ok(Outcome::Handshake(reply)) => {
+                self.meters.handshakes.increment(1);
+                answer::handshake(reply)
             }
             Err(refusal) => {
                 // A sender that waits for `100 Continue` sends nothing that would have to be read.
@@ -152,10 +161,17 @@ impl Intake {
 
     async fn admit(&self, parts: Parts, body: &mut Incoming) -> Result<Outcome, Refusal> {
         let mut share = self.budget.admit()?;
+        let open = self.routes.find(parts.uri.path());
+        if let Some(open) = &open
+            && let Some(asked) =
+                open.route.handshake.as_ref().and_then(|one| handshake::asked(one, &parts.method, &parts.uri))
+        {
+            return handshake::reply(asked, &self.handshake_secrets(open)?).map(Outcome::Handshake);
+        }
         if parts.method != Method::POST {
             return Err(Refusal::Method);
         }
-        let open = self.routes.find(parts.uri.path()).ok_or(Refusal::NoRoute)?;
+        let open = open.ok_or(Refusal::NoRoute)?;
         refuse_encoding(&parts.headers)?;
 
         let deadline = env::deadline(self.options.deadline);
@@ -170,9 +186,13 @@ impl Intake {
             now: self.env.now(),
             entropy: self.id_entropy(),
         };
-        let (judged, share) = judge(submission, share).await?;
-        self.meters.unordered.increment(judged.unordered);
-        self.enqueue(judged.delivery, open, share, deadline).await
+        match judge(submission, share).await? {
+            (Judgement::Handshake(reply), _) => Ok(Outcome::Handshake(reply)),
+            (Judgement::Delivery(judged), share) => {
+                self.meters.unordered.increment(judged.unordered);
+                self.enqueue(judged.delivery, open, share, deadline).await
+            }
+        }
     }
 
     /// The whole body, if it comes in time.
@@ -219,7 +239,17 @@ impl Intake {
     }
 
     fn secrets_of(&self, open: &OpenRoute) -> Result<Arc<[Secret]>, Refusal> {
-        let Some(name) = open.route.verification.secret() else { return Ok(Arc::default()) };
+        self.secrets_named(open, open.route.verification.secret())
+    }
+
+    /// What a handshake is answered with: the operator's tokens, if it has some of its own, or else the route's secrets.
+    fn handshake_secrets(&self, open: &OpenRoute) -> Result<Arc<[Secret]>, Refusal> {
+        let of_route = || open.route.verification.secret();
+        self.secrets_named(open, open.route.handshake.as_ref().and_then(Handshake::secret).or_else(of_route))
+    }
+
+    fn secrets_named(&self, open: &OpenRoute, name: Option<&SecretName>) -> Result<Arc<[Secret]>, Refusal> {
+        let Some(name) = name else { return Ok(Arc::default()) };
         self.secrets.get(&open.namespace, name).map_err(|error| {
             if self.secret_complaint.is_due(self.monotonic()) {
                 tracing::warn!(%error, "deliveries are refused: the secret of their route cannot be read");
@@ -272,11 +302,11 @@ impl Intake {
 }
 
 /// Judges a request, where it does not hold up others. The body's share goes with it.
-async fn judge(submission: Submission, share: Share) -> Result<(Judged, Share), Refusal> {
+async fn judge(submission: Submission, share: Share) -> Result<(Judgement, Share), Refusal> {
     if submission.body.len() <= JUDGE_IN_PLACE_BYTES_MAX {
-        return submission.judge().map(|judged| (judged, share));
+        return submission.judge().map(|judgement| (judgement, share));
     }
-    let judging = tokio::task::spawn_blocking(move || submission.judge().map(|judged| (judged, share)));
+    let judging = tokio::task::spawn_blocking(move || submission.judge().map(|judgement| (judgement, share)));
     // It fails only if it panics or the runtime ends; the sender comes again.
     judging.await.unwrap_or(Err(Refusal::StoreUnavailable))
 }

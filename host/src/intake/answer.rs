@@ -5,10 +5,11 @@
 //! nothing outside.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
+use super::handshake::Reply;
 use crate::env::Entropy;
 use crate::model::ids::{EventId, ReceiptId};
 use crate::model::pack::Answer;
@@ -17,6 +18,7 @@ use crate::model::pack::Answer;
 const RETRY_AFTER_SECONDS_MAX: u16 = 30;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 macro_rules! refusals {
     ($($status:ident $code:literal $message:literal { $($(#[$doc:meta])* $name:ident $reason:literal)+ })+) => {
@@ -91,6 +93,14 @@ refusals! {
         SignatureStale "signature_stale"
         /// No signature belongs to any of the secrets.
         SignatureWrong "signature_wrong"
+    }
+    BAD_REQUEST "handshake_malformed" "The challenge is longer than 4096 bytes." {
+        /// A challenge that is none.
+        HandshakeMalformed "handshake_malformed"
+    }
+    FORBIDDEN "handshake_denied" "The token is not the one that this route's operator has given." {
+        /// The address's handshake has another token.
+        HandshakeDenied "handshake_denied"
     }
     NOT_FOUND "no_route" "No pack serves this address. Addresses have the form /in/{namespace}/{route}." {
         /// Nothing is there.
@@ -185,6 +195,25 @@ pub(super) fn accepted_status(answer: &Answer) -> StatusCode {
     }
 }
 
+/// The answer to a handshake. No browser takes it for a page.
+pub(super) fn handshake(reply: Reply) -> Response<Full<Bytes>> {
+    let mut response = match reply {
+        Reply::Text(text) => {
+            let mut response = Response::new(Full::new(text.into()));
+            response.headers_mut().insert(CONTENT_TYPE, TEXT);
+            response
+        }
+        Reply::Json(text) => json(StatusCode::OK, text),
+        Reply::Empty => {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+    };
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
 /// The answer to a request that was not admitted.
 pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<Bytes>> {
     let mut response = json(refusal.status(), Bytes::from_static(refusal.body().as_bytes()));
@@ -215,6 +244,8 @@ pub(super) fn refused(refusal: Refusal, entropy: &dyn Entropy) -> Response<Full<
         | Refusal::SignatureMalformed
         | Refusal::SignatureStale
         | Refusal::SignatureWrong
+        | Refusal::HandshakeMalformed
+        | Refusal::HandshakeDenied
         | Refusal::NoRoute
         | Refusal::Conflict
         | Refusal::TooLarge

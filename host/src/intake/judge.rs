@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 use sha2::{Digest, Sha256};
 
 use super::answer::Refusal;
+use super::handshake::{self, Reply};
 use super::keys;
 use super::routes::OpenRoute;
 use super::split::split;
@@ -35,7 +36,15 @@ pub(super) struct Submission {
     pub(super) entropy: IdEntropy,
 }
 
-/// A verified request.
+/// What a verified request is.
+pub(super) enum Judgement {
+    /// A delivery.
+    Delivery(Judged),
+    /// A handshake, and the reply to it.
+    Handshake(Reply),
+}
+
+/// A verified delivery.
 pub(super) struct Judged {
     pub(super) delivery: Delivery,
     /// Events that stand in the lane of no source, because they lack the source key that their route orders by.
@@ -44,10 +53,15 @@ pub(super) struct Judged {
 
 impl Submission {
     /// Verifies the request and names what it is.
-    pub(super) fn judge(self) -> Result<Judged, Refusal> {
+    pub(super) fn judge(self) -> Result<Judgement, Refusal> {
         let signed = Signed { method: Method::POST.as_str(), uri: &self.uri, headers: &self.headers, body: &self.body };
         verify(&self.route.route.verification, signed, &self.secrets, self.now)?;
-        self.divide()
+        if let Some(handshake) = &self.route.route.handshake
+            && let Some(reply) = handshake::reply_to_body(handshake, &self.body, &self.secrets)?
+        {
+            return Ok(Judgement::Handshake(reply));
+        }
+        self.divide().map(Judgement::Delivery)
     }
 
     /// Names what it is, as if it were verified.
@@ -98,7 +112,7 @@ fn delivery_key(route: &Route, found: Option<String>, receipt_id: ReceiptId, pos
     let of_request = found.unwrap_or_else(|| receipt_id.to_string());
     match (&route.event_list, &route.delivery_key) {
         (None, _) | (Some(_), Some(KeyRule::Pointer(_) | KeyRule::Pointers(_))) => of_request,
-        (Some(_), Some(KeyRule::Header(_)) | None) => keys::of_part(&of_request, position),
+        (Some(_), Some(KeyRule::Header(_) | KeyRule::Body) | None) => keys::of_part(&of_request, position),
     }
 }
 

@@ -60,6 +60,7 @@ pub(super) fn find(route: &Route, headers: &HeaderMap, body: &[u8]) -> Result<Ke
             let composite = composite(pointers, body).map_err(|NotJson| Refusal::BodyNotJson)?;
             Some(composite.ok_or(Refusal::DeliveryKeyMissing)?)
         }
+        Some(KeyRule::Body) => Some(hashed(body)),
     };
     let source = optional(source_rule, headers, source_pointed, body);
     let queue_class = queue_class(&route.queue_class, optional(class_rule, headers, class_pointed, body));
@@ -72,6 +73,7 @@ fn optional(rule: Option<&KeyRule>, headers: &HeaderMap, pointed: Option<String>
         KeyRule::Header(name) => in_header(headers, name),
         KeyRule::Pointer(_) => pointed.and_then(bounded),
         KeyRule::Pointers(pointers) => composite(pointers, body).ok().flatten(),
+        KeyRule::Body => Some(hashed(body)),
     }
 }
 
@@ -98,7 +100,7 @@ fn queue_class(rule: &QueueClassRule, value: Option<String>) -> QueueClass {
 
 fn pointer_of(rule: &KeyRule) -> Option<&str> {
     match rule {
-        KeyRule::Header(_) | KeyRule::Pointers(_) => None,
+        KeyRule::Header(_) | KeyRule::Pointers(_) | KeyRule::Body => None,
         KeyRule::Pointer(pointer) => Some(pointer),
     }
 }
@@ -124,8 +126,12 @@ fn bounded(key: String) -> Option<String> {
     match key.len() {
         0 => None,
         1..=KEY_BYTES_MAX if !key.ends_with(' ') => Some(key),
-        _ => Some(format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(&key)))),
+        _ => Some(hashed(key.as_bytes())),
     }
+}
+
+fn hashed(bytes: &[u8]) -> String {
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 #[cfg(test)]

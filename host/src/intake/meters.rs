@@ -14,6 +14,7 @@ const ANSWERS: &str = "forebay_intake_answers_total";
 const IN_FLIGHT: &str = "forebay_intake_in_flight";
 const BYTES_IN_FLIGHT: &str = "forebay_intake_bytes_in_flight";
 const SECONDS: &str = "forebay_intake_seconds";
+const HANDSHAKES: &str = "forebay_intake_handshakes_total";
 const UNORDERED: &str = "forebay_intake_unordered_total";
 const MALFORMED: &str = "forebay_intake_malformed_heads_total";
 
@@ -23,6 +24,7 @@ pub fn describe() {
     describe_gauge!(IN_FLIGHT, "Requests that hold a place of the admission budget");
     describe_gauge!(BYTES_IN_FLIGHT, Unit::Bytes, "Bytes of bodies that hold a part of the admission budget");
     describe_histogram!(SECONDS, Unit::Seconds, "From the end of a request's head to its answer");
+    describe_counter!(HANDSHAKES, "Requests by which providers made sure of an address, and that were answered");
     describe_counter!(
         UNORDERED,
         "Deliveries to a route ordered by source that carry no source key, worked off in no order"
@@ -42,6 +44,7 @@ pub(super) struct Meters {
     pub(super) bytes_in_flight: Gauge,
     seconds: Histogram,
     pub(super) unordered: Counter,
+    pub(super) handshakes: Counter,
     pub(super) malformed: Counter,
 }
 
@@ -56,6 +59,7 @@ impl Meters {
             bytes_in_flight: gauge!(BYTES_IN_FLIGHT),
             seconds: histogram!(SECONDS),
             unordered: counter!(UNORDERED),
+            handshakes: counter!(HANDSHAKES),
             malformed: counter!(MALFORMED),
         }
     }

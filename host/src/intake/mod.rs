@@ -4,6 +4,7 @@
 //! ```text
 //! server ──► admit ──► budget     a place among the requests in flight, or 503 at once
 //! (sockets)  (order)   routes     which pack and generation admits here, or 404
+//!                      handshake  what a provider asks of the address before it delivers
 //!                      body       the raw bytes, as they arrive, inside the byte budget, or 413, 408, 400
 //!                      judge ──►  verify   the signature over the raw bytes, or 401
 //!                      (pure)     keys     which delivery this is, and what it is about, or 400
@@ -24,6 +25,7 @@ mod answer;
 mod body;
 mod budget;
 mod complaint;
+mod handshake;
 mod judge;
 mod keys;
 mod meters;
@@ -37,6 +39,7 @@ mod verify;
 pub use meters::describe;
 pub use routes::{ActiveGeneration, RouteConflict, RouteSecret, RouteTable};
 pub use sample::Sample;
+pub use verify::signed_form;
 
 use std::time::Duration;
 

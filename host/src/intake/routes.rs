@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use super::verify;
-use crate::model::names::{Namespace, PackName};
-use crate::model::pack::{GenerationNumber, Manifest, Route, Verification};
+use crate::model::handshake::Handshake;
+use crate::model::names::{Namespace, PackName, SecretName};
+use crate::model::pack::{GenerationNumber, Manifest, Route};
+use crate::model::verification::Verification;
 use crate::secrets::Secrets;
 
 /// What every address begins with.
@@ -54,29 +56,35 @@ pub struct RouteSecret {
     pub pack: PackName,
     /// The route's path.
     pub route: String,
-    verification: Verification,
+    name: SecretName,
+    /// What it verifies; nothing if it is the token of a handshake.
+    verification: Option<Verification>,
 }
 
 impl RouteSecret {
-    fn of(open: &OpenRoute) -> Option<Self> {
-        open.route.verification.secret()?;
-        Some(Self {
+    /// Those of one way in: of its verification, and of its handshake.
+    fn of(open: &OpenRoute) -> impl Iterator<Item = Self> {
+        let one = |name: &SecretName, verification: Option<&Verification>| Self {
             namespace: open.namespace.clone(),
             pack: open.pack.clone(),
             route: open.route.path.to_string(),
-            verification: open.route.verification.clone(),
-        })
+            name: name.clone(),
+            verification: verification.cloned(),
+        };
+        let verification = &open.route.verification;
+        let verifies = verification.secret().map(|name| one(name, Some(verification)));
+        let token = open.route.handshake.as_ref().and_then(Handshake::secret).map(|name| one(name, None));
+        verifies.into_iter().chain(token)
     }
 
     /// Whether the operator holds it, in a form that verifies; if not, why.
     pub fn check(&self, secrets: &Secrets) -> Result<(), String> {
-        let Some(name) = self.verification.secret() else { return Ok(()) };
-        let held = secrets.get(&self.namespace, name).map_err(|error| error.to_string())?;
-        if verify::can_verify(&self.verification, &held) {
-            return Ok(());
-        }
-        let namespace = &self.namespace;
-        Err(format!("secret `{name}` for namespace `{namespace}` is no key: this scheme's are base64, behind `whsec_`"))
+        let (namespace, name) = (&self.namespace, &self.name);
+        let held = secrets.get(namespace, name).map_err(|error| error.to_string())?;
+        let Some(verification) = &self.verification else { return Ok(()) };
+        verify::can_verify(verification, &held).map_err(|expected| {
+            format!("secret `{name}` for namespace `{namespace}` is no key: this scheme's are {expected}")
+        })
     }
 }
 
@@ -118,10 +126,10 @@ impl RouteTable {
         Ok(())
     }
 
-    /// What the open routes verify with, in the order of packs, routes and namespaces.
+    /// What the open routes verify with, and their handshakes' tokens, in the order of packs, routes and namespaces.
     pub fn secrets(&self) -> Vec<RouteSecret> {
         let open = Arc::clone(&self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        let mut secrets: Vec<RouteSecret> = open.values().filter_map(|route| RouteSecret::of(route)).collect();
+        let mut secrets: Vec<RouteSecret> = open.values().flat_map(|route| RouteSecret::of(route)).collect();
         secrets.sort_by(|one, other| {
             (&one.pack, &one.route, &one.namespace).cmp(&(&other.pack, &other.route, &other.namespace))
         });

@@ -4,6 +4,7 @@ mod admission;
 mod client;
 mod doubt;
 pub(super) mod fixture;
+mod handshake;
 mod overload;
 mod sockets;
 mod splitting;

@@ -8,8 +8,10 @@ use std::time::Duration;
 use http::HeaderName;
 use http::uri::Authority;
 
+use super::handshake::Handshake;
 use super::names::{DestinationName, PackName, ReaderName, RouteName, SecretName};
 use super::queue::{QueueClass, QueueClasses};
+use super::verification::Verification;
 
 /// One installed, immutable version of a pack: 1 for the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,6 +181,8 @@ pub struct Route {
     pub keep_headers: Vec<HeaderName>,
     /// What the provider wants to hear once its delivery is durable.
     pub answer: Answer,
+    /// How the provider makes sure of the address before it delivers there, if it does.
+    pub handshake: Option<Handshake>,
 }
 
 /// Where the events are in a request that carries many.
@@ -200,6 +204,8 @@ pub enum KeyRule {
     Pointer(String),
     /// As several of these, all of which must be there: what one of them alone does not tell apart.
     Pointers(Vec<String>),
+    /// The body as a whole, by its hash: for providers that name deliveries nowhere and repeat them byte for byte.
+    Body,
 }
 
 /// How an event gets its queue class.
@@ -287,155 +293,4 @@ pub enum Answer {
     Receipt,
     /// Exactly this status, with an empty body.
     Empty(http::StatusCode),
-}
-
-/// How a request proves where it comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verification {
-    /// Not at all: for providers that cannot sign, behind a secret address or a private network.
-    Plain,
-    /// A header carries the secret itself.
-    SharedToken {
-        /// The header.
-        header: HeaderName,
-        /// The secret, of which the operator may hold several.
-        secret: SecretName,
-    },
-    /// A header carries a keyed hash over the request.
-    Hmac {
-        /// How it is made.
-        scheme: HmacScheme,
-        /// The secret, of which the operator may hold several.
-        secret: SecretName,
-    },
-}
-
-impl Verification {
-    /// The secret that it takes, if it takes one.
-    pub fn secret(&self) -> Option<&SecretName> {
-        match self {
-            Verification::Plain => None,
-            Verification::SharedToken { secret, .. } | Verification::Hmac { secret, .. } => Some(secret),
-        }
-    }
-
-    /// Whether the signature covers the address that a request was sent to.
-    pub fn signs_uri(&self) -> bool {
-        match self {
-            Verification::Plain | Verification::SharedToken { .. } => false,
-            Verification::Hmac { scheme, .. } => scheme.signed.iter().any(|part| matches!(part, SignedPart::Uri(_))),
-        }
-    }
-}
-
-/// A keyed-hash signature scheme, as data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HmacScheme {
-    /// The hash.
-    pub hash: SignatureHash,
-    /// How the stored secret becomes the key.
-    pub key: KeyForm,
-    /// The header that carries the signature or signatures.
-    pub header: HeaderName,
-    /// How the header's value is divided.
-    pub form: SignatureForm,
-    /// How a signature is written.
-    pub encoding: SignatureEncoding,
-    /// The bytes that are signed, in order.
-    pub signed: Vec<SignedPart>,
-    /// Where the time of signing is, if the scheme has one.
-    pub timestamp: Option<TimestampRule>,
-}
-
-/// The hash of an [`HmacScheme`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignatureHash {
-    /// HMAC-SHA-256.
-    Sha256,
-    /// HMAC-SHA-512.
-    Sha512,
-}
-
-/// How a stored secret becomes a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyForm {
-    /// Its bytes as they are.
-    Raw,
-    /// Base64 behind the prefix `whsec_`, which may be missing (Standard Webhooks).
-    StandardWebhooks,
-}
-
-/// How the value of a signature header is divided.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SignatureForm {
-    /// One signature behind this prefix, which may be empty (`sha256=…`, `v0=…`).
-    Prefixed(String),
-    /// Space-separated `version,signature`; those of this version count (Standard Webhooks).
-    VersionList(String),
-    /// Comma-separated `name=value`; those of this name are signatures (Stripe).
-    Fields(String),
-}
-
-/// How a signature is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignatureEncoding {
-    /// Hexadecimal, in either case.
-    Hex,
-    /// Standard base64 with padding.
-    Base64,
-}
-
-/// A piece of the signed bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SignedPart {
-    /// The raw body.
-    Body,
-    /// The method, in upper case.
-    Method,
-    /// The address that the provider delivers to, as it signs it.
-    Uri(UriForm),
-    /// The time of signing, as written in the request.
-    Timestamp,
-    /// A header's value.
-    Header(HeaderName),
-    /// This text.
-    Literal(String),
-}
-
-/// How a provider writes the address that it signs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UriForm {
-    /// As it is requested.
-    AsRequested,
-    /// With the percent-escapes of some characters decoded (HubSpot).
-    HubSpot,
-}
-
-/// Where a request says when it was signed, and how far from now that may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimestampRule {
-    /// Where it is.
-    pub place: TimestampPlace,
-    /// What it counts.
-    pub unit: TimestampUnit,
-    /// How far it may lie in the past or in the future.
-    pub window: Duration,
-}
-
-/// What a time of signing counts since the Unix epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimestampUnit {
-    /// Whole seconds.
-    Seconds,
-    /// Milliseconds.
-    Milliseconds,
-}
-
-/// Where the time of signing is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TimestampPlace {
-    /// In a header of its own.
-    Header(HeaderName),
-    /// In the field of this name of the signature header ([`SignatureForm::Fields`]).
-    Field(String),
 }

@@ -14,9 +14,10 @@ use crate::claim::ClaimOptions;
 use crate::env::{self, Env};
 use crate::execute::{ExecuteOptions, ExecutorParts, Generations, NoopFlow, Unconnected};
 use crate::model::pack::{
-    Answer, Coalescing, FailedHeadPolicy, GuestLimits, Manifest, Ordering, QueueClassRule, Route, Verification,
+    Answer, Coalescing, FailedHeadPolicy, GuestLimits, Manifest, Ordering, QueueClassRule, Route,
 };
 use crate::model::queue::QueueClass;
+use crate::model::verification::Verification;
 use crate::model::work_item::WorkState;
 use crate::supervise::Pool;
 
@@ -134,6 +135,7 @@ fn manifest(queue: &Queue) -> Manifest {
         queue_class: QueueClassRule::DEFAULT,
         keep_headers: Vec::new(),
         answer: Answer::Receipt,
+        handshake: None,
     };
     Manifest {
         name: queue.pack.clone(),

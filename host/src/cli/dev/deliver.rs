@@ -54,10 +54,10 @@ impl Deliverer {
         }
         let now = self.env.now();
         sign::renew(&mut fixture, now)?;
-        if let Some(secret) = sign::secret_of(fixture.route) {
+        if let Some(secret) = fixture.route.verification.secret() {
             let path = format!("/in/{}/{}", self.namespace, fixture.route.path);
             let uri = format!("{}{path}", self.public_url.as_deref().unwrap_or_default());
-            sign::sign(&mut fixture, &uri, &self.secret(secret)?, now)?;
+            sign::sign(&mut fixture, &uri, &self.secrets, &self.secret(secret.as_str())?, now)?;
         }
         let answer = self.post(fixture).await?;
         let mut text = format!("> {name}: {}\n", answer.status);

@@ -7,6 +7,7 @@
 mod author;
 mod build;
 mod deliver;
+mod keypair;
 mod provider;
 mod sign;
 mod site;

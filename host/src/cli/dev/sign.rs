@@ -1,20 +1,28 @@
 //! Making a fixture what a provider would send now: under a key of its own, so that it is no duplicate, and signed by
 //! the route's scheme.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use data_encoding::{BASE64, HEXLOWER};
 use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use serde_json::Value;
+use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 
+use super::keypair;
 use crate::cli::fixture::Fixture;
-use crate::model::pack::{
-    HmacScheme, KeyForm, KeyRule, Route, SignatureEncoding, SignatureForm, SignatureHash, SignedPart, TimestampPlace,
+use crate::intake;
+use crate::model::names::SecretName;
+use crate::model::pack::{KeyRule, Route};
+use crate::model::time::Timestamp;
+use crate::model::verification::{
+    Algorithm, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignatureScheme, SignedPart, TimestampPlace,
     TimestampUnit, Verification,
 };
-use crate::model::time::Timestamp;
 
 /// What Standard Webhooks secrets begin with; it is no part of the key.
 const STANDARD_WEBHOOKS_PREFIX: &str = "whsec_";
@@ -22,7 +30,8 @@ const STANDARD_WEBHOOKS_PREFIX: &str = "whsec_";
 /// Gives the fixture a delivery key that none had before: its own one, and the time.
 pub(super) fn renew(fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result<()> {
     match &fixture.route.delivery_key {
-        None => Ok(()),
+        // A body that is all of its key changes with the time that is signed, or not at all.
+        None | Some(KeyRule::Body) => Ok(()),
         Some(KeyRule::Header(name)) => {
             // Without its key it is refused, which may be what it is for.
             if let Some(key) = fixture.headers.get_mut(name) {
@@ -35,7 +44,7 @@ pub(super) fn renew(fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result
             let pointers = match rule {
                 KeyRule::Pointers(pointers) => pointers.as_slice(),
                 KeyRule::Pointer(pointer) => std::slice::from_ref(pointer),
-                KeyRule::Header(_) => &[],
+                KeyRule::Header(_) | KeyRule::Body => &[],
             };
             let Ok(mut body) = serde_json::from_slice::<Value>(&fixture.body) else { return Ok(()) };
             for event in events(&mut body, fixture.route) {
@@ -65,86 +74,120 @@ fn events<'b>(body: &'b mut Value, route: &Route) -> Vec<&'b mut Value> {
     }
 }
 
-/// Adds the headers by which the route knows its provider. `uri` is where the host is reached, with the path.
-pub(super) fn sign(fixture: &mut Fixture<'_>, uri: &str, secret: &str, now: Timestamp) -> anyhow::Result<()> {
+/// Adds the headers by which the route knows its provider. `uri` is where the host is reached, with the path; `secrets`
+/// the folder of the secret whose first one is `secret`.
+pub(super) fn sign(
+    fixture: &mut Fixture<'_>,
+    uri: &str,
+    secrets: &Path,
+    secret: &str,
+    now: Timestamp,
+) -> anyhow::Result<()> {
     match &fixture.route.verification {
         Verification::Plain => Ok(()),
         Verification::SharedToken { header, .. } => {
             fixture.headers.insert(header, HeaderValue::from_str(secret)?);
             Ok(())
         }
-        Verification::Hmac { scheme, .. } => {
-            let signature = signature(scheme, &mut fixture.headers, &fixture.body, uri, secret, now)?;
-            fixture.headers.insert(&scheme.header, HeaderValue::try_from(signature)?);
+        Verification::Basic { .. } => {
+            let credentials = format!("Basic {}", BASE64.encode(secret.as_bytes()));
+            fixture.headers.insert(AUTHORIZATION, HeaderValue::try_from(credentials)?);
+            Ok(())
+        }
+        Verification::Signature { scheme, secret: name } => {
+            let time = put_time(scheme, fixture, now)?;
+            let message = message(scheme, fixture, uri, &time)?;
+            let proof = proof(scheme.algorithm, &message, secrets, name, secret)?;
+            fixture.headers.insert(&scheme.header, HeaderValue::try_from(written(scheme, &proof, &time))?);
             Ok(())
         }
     }
 }
 
-/// The value of the scheme's signature header. A time of signing that has a header of its own is put there.
-fn signature(
-    scheme: &HmacScheme,
-    headers: &mut HeaderMap,
-    body: &[u8],
-    uri: &str,
-    secret: &str,
-    now: Timestamp,
-) -> anyhow::Result<String> {
-    let seconds = match scheme.timestamp.as_ref().map(|rule| rule.unit) {
-        Some(TimestampUnit::Milliseconds) => now.as_millis().to_string(),
-        Some(TimestampUnit::Seconds) | None => now.as_millis().div_euclid(1_000).to_string(),
+/// The time of signing, as the scheme writes it. If it has a header of its own, or a place in the body, it is put there.
+fn put_time(scheme: &SignatureScheme, fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result<String> {
+    let time = match scheme.timestamp.as_ref().map(|rule| rule.unit) {
+        Some(TimestampUnit::Milliseconds) => now.as_millis(),
+        Some(TimestampUnit::Seconds) | None => now.as_millis().div_euclid(1_000),
     };
-    let place = scheme.timestamp.as_ref().map(|rule| &rule.place);
-    if let Some(TimestampPlace::Header(name)) = place {
-        headers.insert(name, HeaderValue::try_from(seconds.as_str())?);
+    match scheme.timestamp.as_ref().map(|rule| &rule.place) {
+        Some(TimestampPlace::Header(name)) => {
+            fixture.headers.insert(name, HeaderValue::from(time));
+        }
+        Some(TimestampPlace::Pointer(pointer)) => {
+            let mut body: Value = serde_json::from_slice(&fixture.body).context("the fixture's body is not JSON")?;
+            let place = body.pointer_mut(pointer).with_context(|| format!("the fixture's body has no `{pointer}`"))?;
+            *place = time.into();
+            fixture.body = Bytes::from(serde_json::to_vec(&body)?);
+        }
+        Some(TimestampPlace::Field(_)) | None => {}
     }
+    Ok(time.to_string())
+}
+
+/// The bytes that are signed.
+fn message(scheme: &SignatureScheme, fixture: &Fixture<'_>, uri: &str, time: &str) -> anyhow::Result<Vec<u8>> {
     let mut signed = Vec::new();
     for part in &scheme.signed {
         match part {
-            SignedPart::Body => signed.extend_from_slice(body),
+            SignedPart::Body => signed.extend_from_slice(&fixture.body),
+            SignedPart::Form => signed.extend(intake::signed_form(&fixture.body)),
             SignedPart::Method => signed.extend_from_slice(b"POST"),
             // A fixture's path has nothing that is escaped.
             SignedPart::Uri(_) => signed.extend_from_slice(uri.as_bytes()),
-            SignedPart::Timestamp => signed.extend_from_slice(seconds.as_bytes()),
+            SignedPart::Timestamp => signed.extend_from_slice(time.as_bytes()),
             SignedPart::Literal(text) => signed.extend_from_slice(text.as_bytes()),
             SignedPart::Header(name) => {
-                let value = headers.get(name).with_context(|| format!("the fixture has no header `{name}`"))?;
+                let value = fixture.headers.get(name).with_context(|| format!("the fixture has no header `{name}`"))?;
                 signed.extend_from_slice(value.as_bytes());
             }
         }
     }
-    let key = match scheme.key {
+    Ok(signed)
+}
+
+/// The signature of `message`: by the secret, or by the private key to it.
+fn proof(
+    algorithm: Algorithm,
+    message: &[u8],
+    secrets: &Path,
+    name: &SecretName,
+    secret: &str,
+) -> anyhow::Result<Vec<u8>> {
+    let Algorithm::Hmac { hash, key } = algorithm else {
+        return keypair::sign(algorithm, secrets, name.as_str(), message);
+    };
+    let key = match key {
         KeyForm::Raw => secret.as_bytes().to_vec(),
         KeyForm::StandardWebhooks => {
             let text = secret.strip_prefix(STANDARD_WEBHOOKS_PREFIX).unwrap_or(secret);
             BASE64.decode(text.as_bytes()).context("the secret is not base64 behind `whsec_`")?
         }
     };
-    let code = match scheme.hash {
-        SignatureHash::Sha256 => {
-            Hmac::<Sha256>::new_from_slice(&key)?.chain_update(&signed).finalize().into_bytes().to_vec()
-        }
-        SignatureHash::Sha512 => {
-            Hmac::<Sha512>::new_from_slice(&key)?.chain_update(&signed).finalize().into_bytes().to_vec()
-        }
-    };
-    let code = match scheme.encoding {
-        SignatureEncoding::Hex => HEXLOWER.encode(&code),
-        SignatureEncoding::Base64 => BASE64.encode(&code),
-    };
-    Ok(match (&scheme.form, place) {
-        (SignatureForm::Prefixed(prefix), _) => format!("{prefix}{code}"),
-        (SignatureForm::VersionList(version), _) => format!("{version},{code}"),
-        (SignatureForm::Fields(name), Some(TimestampPlace::Field(time))) => format!("{time}={seconds},{name}={code}"),
-        (SignatureForm::Fields(name), _) => format!("{name}={code}"),
-    })
+    match hash {
+        SignatureHash::Sha1 => code::<Hmac<Sha1>>(&key, message),
+        SignatureHash::Sha256 => code::<Hmac<Sha256>>(&key, message),
+        SignatureHash::Sha512 => code::<Hmac<Sha512>>(&key, message),
+    }
 }
 
-/// The name of the secret that a route asks for.
-pub(super) fn secret_of(route: &Route) -> Option<&str> {
-    match &route.verification {
-        Verification::Plain => None,
-        Verification::SharedToken { secret, .. } | Verification::Hmac { secret, .. } => Some(secret.as_str()),
+fn code<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut mac = <M as KeyInit>::new_from_slice(key)?;
+    mac.update(message);
+    Ok(mac.finalize().into_bytes().to_vec())
+}
+
+/// The value of the scheme's signature header.
+fn written(scheme: &SignatureScheme, proof: &[u8], time: &str) -> String {
+    let text = match scheme.encoding {
+        SignatureEncoding::Hex => HEXLOWER.encode(proof),
+        SignatureEncoding::Base64 => BASE64.encode(proof),
+    };
+    match (&scheme.form, scheme.timestamp.as_ref().map(|rule| &rule.place)) {
+        (SignatureForm::Prefixed(prefix), _) => format!("{prefix}{text}"),
+        (SignatureForm::VersionList(version), _) => format!("{version},{text}"),
+        (SignatureForm::Fields(name), Some(TimestampPlace::Field(field))) => format!("{field}={time},{name}={text}"),
+        (SignatureForm::Fields(name), _) => format!("{name}={text}"),
     }
 }
 
@@ -193,7 +236,7 @@ mod tests {
         ] {
             let manifest = manifest(&format!("verify = \"{preset}\"\nsecret = \"s\""));
             let mut fixture = fixture(&manifest, &[("webhook-id", "msg_1")], body);
-            sign(&mut fixture, "https://dev.example/in/default/p", SECRET, NOW).unwrap();
+            sign(&mut fixture, "https://dev.example/in/default/p", Path::new("secrets"), SECRET, NOW).unwrap();
             for (name, value) in provider.signature(SECRET, "msg_1", 1_700_000_000, body.as_bytes()) {
                 assert_eq!(fixture.headers[name], value.as_str(), "{preset}: {name}");
             }
@@ -204,7 +247,7 @@ mod tests {
     fn a_token_is_put_where_it_belongs() {
         let manifest = manifest("verify = { scheme = \"shared-token\", header = \"x-token\" }\nsecret = \"s\"");
         let mut fixture = fixture(&manifest, &[], "{}");
-        sign(&mut fixture, "", "letmein", NOW).unwrap();
+        sign(&mut fixture, "", Path::new("secrets"), "letmein", NOW).unwrap();
         assert_eq!(fixture.headers["x-token"], "letmein");
     }
 

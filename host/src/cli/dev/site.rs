@@ -2,7 +2,7 @@
 //! to.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,9 +10,10 @@ use std::path::Path;
 
 use data_encoding::BASE64;
 
-use super::sign::secret_of;
+use super::keypair;
 use crate::env::Env;
 use crate::model::pack::Manifest;
+use crate::model::verification::Verification;
 use crate::secrets::folder_of_pack;
 
 /// The tenant of an author who names none.
@@ -53,21 +54,25 @@ pub(super) fn configuration(
 /// Makes a secret for each that the pack's routes and readers ask for and that is not there. Returns the files made.
 pub(super) fn make_secrets(manifest: &Manifest, folder: &Path, env: &Env) -> io::Result<Vec<String>> {
     let of_pack = folder_of_pack(&manifest.name);
-    let of_routes = manifest.routes.iter().filter_map(secret_of).map(str::to_owned);
+    let of_routes = manifest.routes.iter().flat_map(|route| {
+        let own = route.verification.secret().map(|name| (name.to_string(), Some(&route.verification)));
+        let token = route.handshake.as_ref().and_then(|one| one.secret()).map(|name| (name.to_string(), None));
+        own.into_iter().chain(token)
+    });
     let of_readers = manifest.readers.iter().flat_map(|reader| &reader.secret_headers);
-    let of_readers: Vec<String> = of_readers.map(|header| format!("{of_pack}/{}", header.secret)).collect();
+    let of_readers: Vec<_> = of_readers.map(|header| (format!("{of_pack}/{}", header.secret), None)).collect();
     if !of_readers.is_empty() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder.join(&of_pack))?;
     }
     let mut made = Vec::new();
-    for name in of_routes.chain(of_readers) {
+    for (name, verification) in of_routes.chain(of_readers) {
         if folder.join(NAMESPACE).join(&name).exists() {
             continue;
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(&name));
         match file {
-            Ok(file) => {
-                write_secret(file, env)?;
+            Ok(mut file) => {
+                writeln!(file, "{}", new_secret(verification, folder, &name, env)?)?;
                 made.push(name);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -77,11 +82,16 @@ pub(super) fn make_secrets(manifest: &Manifest, folder: &Path, env: &Env) -> io:
     Ok(made)
 }
 
-/// In the form of Standard Webhooks, which serves every other scheme as well.
-fn write_secret(mut file: File, env: &Env) -> io::Result<()> {
+/// A public key where the provider has a private one; `user:password` where that is asked for; otherwise in the form of
+/// Standard Webhooks, which serves every other scheme as well.
+fn new_secret(verification: Option<&Verification>, folder: &Path, name: &str, env: &Env) -> io::Result<String> {
+    if let Some(algorithm) = verification.and_then(keypair::algorithm_of) {
+        return keypair::make(algorithm, folder, name);
+    }
     let mut key = [0; 24];
     env.entropy.fill(&mut key);
-    writeln!(file, "whsec_{}", BASE64.encode(&key))
+    let prefix = if matches!(verification, Some(Verification::Basic { .. })) { "dev:" } else { "whsec_" };
+    Ok(format!("{prefix}{}", BASE64.encode(&key)))
 }
 
 #[cfg(test)]

@@ -24,8 +24,9 @@ use super::LoadError;
 use crate::model::names::{DestinationName, RouteName};
 use crate::model::pack::{
     Answer, Coalescing, EventList, FailedHeadPolicy, GuestLimits, HeadPolicy, ImportName, KeyRule, Manifest, Ordering,
-    QueueClassRule, Route, Verification,
+    QueueClassRule, Route,
 };
+use crate::model::verification::Verification;
 
 /// The longest manifest, in bytes.
 pub(super) const MANIFEST_BYTES_MAX: usize = 256 * 1024;
@@ -65,7 +66,7 @@ const KEY_POINTERS_MAX: usize = 8;
 
 const MANIFEST_KEYS: [&str; 9] =
     ["name", "version", "build", "imports", "limits", "routes", "readers", "destinations", "settings"];
-const ROUTE_KEYS: [&str; 12] = [
+const ROUTE_KEYS: [&str; 13] = [
     "path",
     "verify",
     "secret",
@@ -78,6 +79,7 @@ const ROUTE_KEYS: [&str; 12] = [
     "queue_class",
     "keep_headers",
     "answer",
+    "handshake",
 ];
 
 /// A manifest as its author wrote it: what the pack declares, and how `forebay pack build` makes its component.
@@ -220,16 +222,27 @@ fn routes(value: Value<'_>) -> Result<Vec<Route>, LoadError> {
 fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
     let verified = verification::read(&mut table)?;
     let delivery_key = match table.optional("delivery_key") {
+        Some(rule) if rule.is_text() => Some(rule.choice(&[("body", ())]).map(|()| KeyRule::Body)?),
         Some(rule) => Some(key_rule(rule)?),
-        None => verified.preset.as_ref().map(|preset| preset.delivery_key.clone()),
+        None => verified.preset.as_ref().and_then(|preset| preset.delivery_key.clone()),
     };
     let keep_headers = match table.optional("keep_headers") {
         Some(names) => keep_headers(names, &verified.verification)?,
-        None => verified.preset.map_or_else(Vec::new, |preset| preset.keep_headers),
+        None => verified.preset.as_ref().map_or_else(Vec::new, |preset| preset.keep_headers.clone()),
     };
-    let event_list = table.optional("event_list").map(event_list).transpose()?;
+    let event_list = match table.optional("event_list") {
+        Some(list) => Some(event_list(list)?),
+        None => verified.preset.as_ref().and_then(|preset| preset.event_list.clone()),
+    };
+    let handshake = match table.optional("handshake") {
+        Some(handshake) => Some(verification::handshake(handshake, &verified.verification)?),
+        None => verified.preset.as_ref().and_then(|preset| preset.handshake.clone()),
+    };
     let queue_class = table.optional("queue_class").map_or(Ok(QueueClassRule::DEFAULT), queue_class::read)?;
-    let answer = table.optional("answer").map_or(Ok(Answer::Receipt), answer)?;
+    let answer = match table.optional("answer") {
+        Some(wanted) => answer(wanted)?,
+        None => verified.preset.map_or(Answer::Receipt, |preset| preset.answer),
+    };
     let ordering = match table.optional("ordering") {
         None => Ordering::None,
         Some(ordering) => ordering.choice(&[
@@ -272,6 +285,7 @@ fn route(path: RouteName, mut table: Section<'_>) -> Result<Route, LoadError> {
         queue_class,
         keep_headers,
         answer,
+        handshake,
     })
 }
 
@@ -341,7 +355,7 @@ fn json_pointer(value: &Value<'_>) -> Result<String, LoadError> {
 fn keep_headers(value: Value<'_>, verification: &Verification) -> Result<Vec<HeaderName>, LoadError> {
     let token_header = match verification {
         Verification::SharedToken { header, .. } => Some(header),
-        Verification::Plain | Verification::Hmac { .. } => None,
+        Verification::Plain | Verification::Basic { .. } | Verification::Signature { .. } => None,
     };
     unique(Some(value), KEEP_HEADERS_MAX, |entry| {
         let header: HeaderName = entry.parse()?;

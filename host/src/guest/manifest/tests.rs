@@ -1,8 +1,11 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::model::pack::{HmacScheme, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignedPart};
+use crate::model::handshake::Handshake;
 use crate::model::queue::{QueueClass, QueueClasses};
+use crate::model::verification::{
+    Algorithm, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignatureScheme, SignedPart,
+};
 
 const SMALLEST: &str = r#"
 name = "acme"
@@ -124,11 +127,10 @@ fn a_scheme_can_be_written_out() {
         verify.signed = ["timestamp", { literal = "." }, { header = "x-id" }, "body"]
         verify.timestamp = { field = "t", window_seconds = 60 }"#,
     );
-    let Verification::Hmac { scheme, secret } = route.verification else { panic!("{:?}", route.verification) };
+    let Verification::Signature { scheme, secret } = route.verification else { panic!("{:?}", route.verification) };
     assert_eq!(secret.as_str(), "s");
-    let expected = HmacScheme {
-        hash: SignatureHash::Sha512,
-        key: KeyForm::Raw,
+    let expected = SignatureScheme {
+        algorithm: Algorithm::Hmac { hash: SignatureHash::Sha512, key: KeyForm::Raw },
         header: HeaderName::from_static("x-sig"),
         form: SignatureForm::Fields("v1".to_owned()),
         encoding: SignatureEncoding::Base64,
@@ -138,9 +140,9 @@ fn a_scheme_can_be_written_out() {
             SignedPart::Header(HeaderName::from_static("x-id")),
             SignedPart::Body,
         ],
-        timestamp: Some(crate::model::pack::TimestampRule {
-            place: crate::model::pack::TimestampPlace::Field("t".to_owned()),
-            unit: crate::model::pack::TimestampUnit::Seconds,
+        timestamp: Some(crate::model::verification::TimestampRule {
+            place: crate::model::verification::TimestampPlace::Field("t".to_owned()),
+            unit: crate::model::verification::TimestampUnit::Seconds,
             window: Duration::from_secs(60),
         }),
     };
@@ -433,5 +435,54 @@ fn a_key_may_be_made_of_several_values() {
         "{ pointer = \"/id\", pointers = [\"/a\", \"/b\"] }",
     ] {
         assert!(parse_manifest(&rule(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_preset_brings_what_its_provider_wants_and_a_route_may_say_otherwise() {
+    let route = accepted_route;
+    let sendgrid = route("verify = \"sendgrid\"\nsecret = \"s\"");
+    assert_eq!(sendgrid.event_list, Some(EventList { pointer: String::new(), events_max: 1_000 }));
+    let zoom = route("verify = \"zoom\"\nsecret = \"s\"");
+    assert_eq!((zoom.handshake, zoom.delivery_key), (Some(Handshake::Zoom), Some(KeyRule::Body)));
+    assert_eq!(zoom.answer, Answer::Empty(StatusCode::OK));
+    let meta = route(
+        "verify = \"meta\"\nsecret = \"s\"\nhandshake = { scheme = \"meta\", secret = \"t\" }\nanswer = \"receipt\"",
+    );
+    assert_eq!(meta.handshake, Some(Handshake::Meta { secret: "t".parse().unwrap() }));
+    assert_eq!(meta.answer, Answer::Receipt);
+    let graph = route("verify = \"plain\"\nhandshake = \"microsoft-graph\"\ndelivery_key = \"body\"");
+    assert_eq!((graph.handshake, graph.delivery_key), (Some(Handshake::MicrosoftGraph), Some(KeyRule::Body)));
+    let basic = route("verify = \"basic\"\nsecret = \"s\"");
+    assert_eq!(basic.verification, Verification::Basic { secret: "s".parse().unwrap() });
+    let key = route("verify = { scheme = \"ed25519\", header = \"x-s\", encoding = \"hex\" }\nsecret = \"s\"");
+    let Verification::Signature { scheme, .. } = key.verification else { panic!("{:?}", key.verification) };
+    assert_eq!((scheme.algorithm, scheme.signed), (Algorithm::Ed25519, vec![SignedPart::Body]));
+}
+
+#[test]
+fn handshakes_and_signatures_that_cannot_be_are_refused_with_what_to_write() {
+    for (route, expected) in [
+        ("verify = \"plain\"\nhandshake = \"zoom\"", "answers with the route's secret"),
+        ("verify = \"plain\"\nhandshake = \"meta\"", "takes a token of its own"),
+        ("verify = \"plain\"\nhandshake = { scheme = \"dropbox\", secret = \"s\" }", "takes no secret"),
+        ("verify = \"plain\"\nhandshake = \"dropbx\"", "dropbox"),
+        ("verify = \"plain\"\ndelivery_key = \"boddy\"", "body"),
+        (
+            "verify = { scheme = \"ed25519\", header = \"s\", encoding = \"hex\", hash = \"sha1\" }\nsecret = \"s\"",
+            "public ones",
+        ),
+        (
+            "verify = { scheme = \"hmac\", header = \"s\", encoding = \"hex\", signed = [\"form\"] }\nsecret = \"s\"",
+            "must contain \"uri\"",
+        ),
+        (
+            "verify = { scheme = \"hmac\", header = \"s\", encoding = \"hex\", timestamp = { header = \"t\" } }\nsecret = \"s\"",
+            "a time that is not signed",
+        ),
+    ] {
+        let text = format!("{HEAD}[[routes]]\npath = \"a\"\n{route}\n");
+        let error = parse_manifest(&text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{route}: {error}");
     }
 }

@@ -6,8 +6,9 @@ use super::client::request;
 use super::fixture::{NOW, Setup, World, base64_signature, delivery, github_route, name, plain_route, signature};
 use crate::intake::IntakeOptions;
 use crate::model::event::Header;
-use crate::model::pack::{Answer, EventList, KeyRule, Ordering, QueueClassRule, Route, Verification};
+use crate::model::pack::{Answer, EventList, KeyRule, Ordering, QueueClassRule, Route};
 use crate::model::queue::QueueClass;
+use crate::model::verification::Verification;
 
 // ADM-3, MAT-1
 #[tokio::test]
@@ -245,11 +246,11 @@ async fn a_body_too_large_to_be_judged_in_place_is_judged_all_the_same() {
 #[tokio::test]
 async fn a_signed_address_is_the_operators_word() {
     let preset = crate::model::presets::preset("hubspot").unwrap();
-    let verification = Verification::Hmac { scheme: preset.scheme, secret: "github".parse().unwrap() };
+    let verification = Verification::Signature { scheme: preset.scheme, secret: "github".parse().unwrap() };
     let list = EventList { pointer: String::new(), events_max: 100 };
     let route = || Route {
         verification: verification.clone(),
-        delivery_key: Some(preset.delivery_key.clone()),
+        delivery_key: preset.delivery_key.clone(),
         event_list: Some(list.clone()),
         ..plain_route("hubspot")
     };

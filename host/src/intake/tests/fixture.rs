@@ -22,11 +22,12 @@ use crate::intake::server::{self, Bounds};
 use crate::intake::{ActiveGeneration, IntakeOptions, RouteTable};
 use crate::model::event::Event;
 use crate::model::pack::{
-    Answer, Coalescing, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route, Verification,
+    Answer, Coalescing, FailedHeadPolicy, GuestLimits, KeyRule, Manifest, Ordering, QueueClassRule, Route,
 };
 use crate::model::presets::preset;
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::time::Timestamp;
+use crate::model::verification::Verification;
 use crate::secrets::Secrets;
 use crate::store::testing::{Fixture, GENERATION, START, namespace, pack};
 use crate::store::{CLAIM_ROWS_MAX, ClaimRequest, EventFilter, PageRequest, Store};
@@ -51,6 +52,7 @@ pub(in crate::intake) fn plain_route(path: &str) -> Route {
         queue_class: QueueClassRule::DEFAULT,
         keep_headers: Vec::new(),
         answer: Answer::Receipt,
+        handshake: None,
     }
 }
 
@@ -58,8 +60,8 @@ pub(in crate::intake) fn plain_route(path: &str) -> Route {
 pub(super) fn github_route(path: &str) -> Route {
     let preset = preset("github").unwrap();
     Route {
-        verification: Verification::Hmac { scheme: preset.scheme, secret: "github".parse().unwrap() },
-        delivery_key: Some(preset.delivery_key),
+        verification: Verification::Signature { scheme: preset.scheme, secret: "github".parse().unwrap() },
+        delivery_key: preset.delivery_key,
         source_key: Some(KeyRule::Pointer("/repository/id".to_owned())),
         ordering: Ordering::Source,
         keep_headers: preset.keep_headers,
@@ -126,7 +128,9 @@ impl World {
         let (store, env) = (shared.store.clone(), shared.env.clone());
         let secrets = shared.directory.path().join("secrets");
         fs::create_dir(&secrets).unwrap();
-        fs::write(secrets.join("github"), SECRET).unwrap();
+        for name in ["github", "token"] {
+            fs::write(secrets.join(name), SECRET).unwrap();
+        }
         let manifest = Arc::new(manifest(pack().as_str(), setup.routes));
         let active = ActiveGeneration { pack: pack(), number: GENERATION, manifest };
         let routes = RouteTable::empty();

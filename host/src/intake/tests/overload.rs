@@ -6,7 +6,7 @@ use super::client::{Connection, Reply, head, request};
 use super::fixture::{Setup, World, delivery, plain_route};
 use crate::intake::IntakeOptions;
 use crate::intake::server::Bounds;
-use crate::model::pack::Verification;
+use crate::model::verification::Verification;
 
 const BODY: &[u8] = b"0123456789";
 

@@ -1,10 +1,17 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use http::HeaderValue;
 use proptest::prelude::*;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 
 use super::*;
 use crate::model::presets::{PRESET_NAMES, preset};
+use crate::model::verification::{Algorithm, KeyForm, SignatureEncoding, SignatureHash};
+
+mod published;
 
 /// Where they are sent to.
 const URI: &str = "https://www.example.com/webhook_uri";
@@ -15,11 +22,11 @@ fn secrets(texts: &[&str]) -> Vec<Secret> {
     texts.iter().map(|text| Secret::new(text.as_bytes())).collect()
 }
 
-fn hmac_of(name: &str) -> Verification {
-    Verification::Hmac { scheme: scheme_of(name), secret: "signing".parse().unwrap() }
+fn signature_of(name: &str) -> Verification {
+    Verification::Signature { scheme: scheme_of(name), secret: "signing".parse().unwrap() }
 }
 
-fn scheme_of(name: &str) -> HmacScheme {
+fn scheme_of(name: &str) -> SignatureScheme {
     preset(name).unwrap().scheme
 }
 
@@ -31,6 +38,48 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
 
+/// The provider's part of a key.
+#[derive(Clone)]
+enum Signer {
+    Shared,
+    Ed25519(Arc<Ed25519KeyPair>),
+    EcdsaP256(Arc<EcdsaKeyPair>),
+}
+
+impl Signer {
+    /// A signer, and what the operator holds of it.
+    fn new(algorithm: Algorithm) -> (Self, String) {
+        match algorithm {
+            Algorithm::Hmac { key: KeyForm::StandardWebhooks, .. } => {
+                (Self::Shared, "whsec_c2VjcmV0IGtleQ==".to_owned())
+            }
+            Algorithm::Hmac { key: KeyForm::Raw, .. } => (Self::Shared, "secret key".to_owned()),
+            Algorithm::Ed25519 => {
+                let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+                let public = BASE64.encode(pair.public_key().as_ref());
+                (Self::Ed25519(Arc::new(pair)), public)
+            }
+            Algorithm::EcdsaP256 => {
+                let (how, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
+                let private = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();
+                let pair = EcdsaKeyPair::from_pkcs8(how, private.as_ref(), &random).unwrap();
+                let public = BASE64.encode(pair.public_key().as_ref());
+                (Self::EcdsaP256(Arc::new(pair)), public)
+            }
+        }
+    }
+
+    fn sign(&self, algorithm: Algorithm, secret: &Secret, parts: &[Cow<'_, [u8]>]) -> Vec<u8> {
+        let message = parts.concat();
+        match (self, Key::of(algorithm, secret).unwrap()) {
+            (Self::Shared, Key::Shared(hash, key)) => key::code(hash, &key, &[message]),
+            (Self::Ed25519(pair), _) => pair.sign(&message).as_ref().to_vec(),
+            (Self::EcdsaP256(pair), _) => pair.sign(&SystemRandom::new(), &message).unwrap().as_ref().to_vec(),
+            (Self::Shared, Key::Public(_)) => panic!("a public key signs nothing"),
+        }
+    }
+}
+
 /// A request to be verified, and what it is verified against.
 #[derive(Clone)]
 struct Case {
@@ -38,6 +87,7 @@ struct Case {
     headers: HeaderMap,
     body: Vec<u8>,
     secrets: Vec<Secret>,
+    signer: Signer,
     now: Timestamp,
 }
 
@@ -48,6 +98,7 @@ impl Case {
             headers: HeaderMap::new(),
             body: body.into(),
             secrets: secrets(&[secret]),
+            signer: Signer::Shared,
             now: at(SIGNED_AT),
         };
         for (name, value) in headers {
@@ -58,42 +109,45 @@ impl Case {
 
     /// A request that this preset's provider could have sent.
     fn signed(name: &str) -> Self {
-        let secret = if name == "standard-webhooks" { "whsec_c2VjcmV0IGtleQ==" } else { "secret key" };
-        let mut case = Self::new(hmac_of(name), &[], r#"{"id":1}"#, secret);
-        let time = SIGNED_AT.to_string();
-        for header in ["webhook-timestamp", "x-slack-request-timestamp"] {
-            case.add(header, time.as_bytes());
+        let (signer, secret) = Signer::new(scheme_of(name).algorithm);
+        let body = format!(r#"{{"id":1,"webhookTimestamp":{SIGNED_AT}000}}"#);
+        let mut case = Self { signer, ..Self::new(signature_of(name), &[], &body, &secret) };
+        let scheme = scheme_of(name);
+        for part in &scheme.signed {
+            if let SignedPart::Header(header) = part {
+                case.headers.insert(header, HeaderValue::from_static("msg_1"));
+            }
         }
-        case.add("x-hubspot-request-timestamp", format!("{time}000").as_bytes());
-        case.add("webhook-id", b"msg_1");
-        let value = case.signature_header(&time);
-        case.add(case.signature_header_name(), value.as_bytes());
+        if let Some(TimestampRule { place: TimestampPlace::Header(header), .. }) = &scheme.timestamp {
+            let time = written_time(&scheme, &SIGNED_AT.to_string());
+            case.headers.insert(header, HeaderValue::try_from(time).unwrap());
+        }
+        case.sign();
         case
     }
 
-    fn signature_header_name(&self) -> &'static str {
-        let Verification::Hmac { scheme, .. } = &self.verification else { panic!("not signed") };
-        let names = [
-            "x-hub-signature-256",
-            "webhook-signature",
-            "stripe-signature",
-            "x-slack-signature",
-            "x-shopify-hmac-sha256",
-            "x-hubspot-signature-v3",
-        ];
-        names.into_iter().find(|name| scheme.header == *name).unwrap()
+    fn scheme(&self) -> &SignatureScheme {
+        let Verification::Signature { scheme, .. } = &self.verification else { panic!("not signed") };
+        scheme
+    }
+
+    /// Signs what the case holds now.
+    fn sign(&mut self) {
+        let value = HeaderValue::try_from(self.signature_header()).unwrap();
+        let header = self.scheme().header.clone();
+        self.headers.insert(header, value);
     }
 
     /// The signature header's value for what the case holds now.
-    fn signature_header(&self, time: &str) -> String {
-        let Verification::Hmac { scheme, .. } = &self.verification else { panic!("not signed") };
-        let time = &*written_time(scheme, time);
-        let parts = signed_parts(scheme, self.request(), URI, time).unwrap();
-        let code = Code::of(scheme.hash, &key_of(scheme.key, &self.secrets[0]).unwrap(), &parts);
-        let bytes = &code.bytes[..code.length];
+    fn signature_header(&self) -> String {
+        let scheme = self.scheme();
+        let time = written_time(scheme, &SIGNED_AT.to_string());
+        let uri = address::written(scheme, URI).remove(0);
+        let parts = signed_parts(scheme, self.request(), &uri, &time).unwrap();
+        let bytes = self.signer.sign(scheme.algorithm, &self.secrets[0], &parts);
         let written = match scheme.encoding {
-            SignatureEncoding::Hex => HEXLOWER_PERMISSIVE.encode(bytes),
-            SignatureEncoding::Base64 => BASE64.encode(bytes),
+            SignatureEncoding::Hex => HEXLOWER_PERMISSIVE.encode(&bytes),
+            SignatureEncoding::Base64 => BASE64.encode(&bytes),
         };
         match &scheme.form {
             SignatureForm::Prefixed(prefix) => format!("{prefix}{written}"),
@@ -120,68 +174,10 @@ impl Case {
 }
 
 /// A time in seconds, as the scheme counts.
-fn written_time(scheme: &HmacScheme, seconds: &str) -> String {
+fn written_time(scheme: &SignatureScheme, seconds: &str) -> String {
     match scheme.timestamp.as_ref().map(|rule| rule.unit) {
         Some(TimestampUnit::Milliseconds) => format!("{seconds}000"),
         Some(TimestampUnit::Seconds) | None => seconds.to_owned(),
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct Published {
-    preset: String,
-    secret: String,
-    signature: String,
-    body: String,
-    id: Option<String>,
-    timestamp: Option<String>,
-}
-
-impl Published {
-    fn case(&self) -> Case {
-        let (header, value) = match self.preset.as_str() {
-            "github" => ("x-hub-signature-256", self.signature.clone()),
-            "standard-webhooks" => ("webhook-signature", self.signature.clone()),
-            "slack" => ("x-slack-signature", self.signature.clone()),
-            "shopify" => ("x-shopify-hmac-sha256", self.signature.clone()),
-            "hubspot" => ("x-hubspot-signature-v3", self.signature.clone()),
-            "stripe" => {
-                let time = self.timestamp.as_ref().unwrap();
-                ("stripe-signature", format!("t={time},v1={}", self.signature))
-            }
-            other => panic!("no preset {other}"),
-        };
-        let mut case = Case::new(hmac_of(&self.preset), &[(header, &value)], &self.body, &self.secret);
-        if let Some(id) = &self.id {
-            case.add("webhook-id", id.as_bytes());
-        }
-        if let Some(time) = &self.timestamp {
-            case.add("webhook-timestamp", time.as_bytes());
-            case.add("x-slack-request-timestamp", time.as_bytes());
-            case.add("x-hubspot-request-timestamp", time.as_bytes());
-            let count: i64 = time.parse().unwrap();
-            case.now = if self.preset == "hubspot" { Timestamp::from_millis(count) } else { at(count) };
-        }
-        case
-    }
-}
-
-// ADM-4: signatures as the providers publish them. `published.json` names the source of each.
-#[test]
-fn published_signatures_verify_and_no_other_secret_or_body_does() {
-    let published: Vec<Published> = serde_json::from_str(include_str!("published.json")).unwrap();
-    for name in PRESET_NAMES {
-        assert!(published.iter().any(|vector| vector.preset == name), "{name} has no vector");
-    }
-    for vector in &published {
-        let case = vector.case();
-        assert_eq!(case.verify(), Ok(()), "{}: {:?}", vector.preset, vector.body);
-        let mut longer = case.clone();
-        longer.body.push(b'\n');
-        assert_eq!(longer.verify(), Err(Refusal::SignatureWrong), "{}", vector.preset);
-        let mut other = case.clone();
-        other.secrets = secrets(&["whsec_b3RoZXI="]);
-        assert_eq!(other.verify(), Err(Refusal::SignatureWrong), "{}", vector.preset);
     }
 }
 
@@ -189,11 +185,11 @@ fn published_signatures_verify_and_no_other_secret_or_body_does() {
 #[test]
 fn raw_bytes_are_what_is_verified() {
     for body in ["", "\u{feff}{}", "{}\r\n", "a\0b", "\u{2028}😀", "payload=%7B%22a%22%3A1%7D", "{ \"a\" : 1e21 }"] {
-        for name in PRESET_NAMES {
+        // The time that Linear signs is in its body.
+        for name in PRESET_NAMES.into_iter().filter(|name| *name != "linear") {
             let mut case = Case::signed(name);
             case.body = body.into();
-            let value = case.signature_header(&SIGNED_AT.to_string());
-            case.replace(case.signature_header_name(), value.as_bytes());
+            case.sign();
             assert_eq!(case.verify(), Ok(()), "{name} {body:?}");
         }
     }
@@ -203,7 +199,13 @@ fn raw_bytes_are_what_is_verified() {
 fn during_a_rotation_every_secret_verifies() {
     for name in PRESET_NAMES {
         let mut case = Case::signed(name);
-        let other = secrets(&["bmV3ZXI="]).remove(0);
+        let other = match case.scheme().algorithm {
+            Algorithm::Hmac { .. } => "bmV3ZXI=".to_owned(),
+            // The key of RFC 8032, 7.1, test 1.
+            Algorithm::Ed25519 => "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a".to_owned(),
+            algorithm @ Algorithm::EcdsaP256 => Signer::new(algorithm).1,
+        };
+        let other = Secret::new(other.as_bytes());
         case.secrets.insert(0, other.clone());
         assert_eq!(case.verify(), Ok(()), "{name}");
         case.secrets = vec![other];
@@ -214,7 +216,7 @@ fn during_a_rotation_every_secret_verifies() {
 #[test]
 fn one_right_signature_among_several_is_enough() {
     let mut stripe = Case::signed("stripe");
-    let value = stripe.signature_header(&SIGNED_AT.to_string());
+    let value = stripe.signature_header();
     let wrong = "0".repeat(64);
     let right = value.split_once("v1=").unwrap().1.to_owned();
     stripe.replace("stripe-signature", format!("t={SIGNED_AT},v0={wrong},v1={wrong},v1=short,v1={right}").as_bytes());
@@ -223,7 +225,7 @@ fn one_right_signature_among_several_is_enough() {
     assert_eq!(stripe.verify(), Err(Refusal::SignatureWrong), "v0 is another scheme");
 
     let mut standard = Case::signed("standard-webhooks");
-    let right = standard.signature_header(&SIGNED_AT.to_string());
+    let right = standard.signature_header();
     let wrong = BASE64.encode(&[0; 32]);
     standard.replace("webhook-signature", format!("v1a,{wrong} v1,{wrong} {right}").as_bytes());
     assert_eq!(standard.verify(), Ok(()));
@@ -266,7 +268,7 @@ fn a_time_of_signing_that_is_no_time_does_not_verify() {
     without.replace("stripe-signature", format!("v1={}", "0".repeat(64)).as_bytes());
     assert_eq!(without.verify(), Err(Refusal::SignatureMissing));
     let mut twice = Case::signed("stripe");
-    let value = twice.signature_header(&SIGNED_AT.to_string());
+    let value = twice.signature_header();
     twice.replace("stripe-signature", format!("{value},t={SIGNED_AT}").as_bytes());
     assert_eq!(twice.verify(), Err(Refusal::SignatureRepeated));
 }
@@ -275,19 +277,22 @@ fn a_time_of_signing_that_is_no_time_does_not_verify() {
 #[test]
 fn each_header_of_a_scheme_is_there_exactly_once() {
     for name in PRESET_NAMES {
-        let signature = Case::signed(name).signature_header_name();
-        let needed: &[&'static str] = match name {
-            "standard-webhooks" => &["webhook-id", "webhook-timestamp", signature],
-            "slack" => &["x-slack-request-timestamp", signature],
-            _ => &[signature],
-        };
-        for &header in needed {
+        let scheme = scheme_of(name);
+        let mut needed = vec![&scheme.header];
+        needed.extend(scheme.signed.iter().filter_map(|part| match part {
+            SignedPart::Header(header) => Some(header),
+            _ => None,
+        }));
+        if let Some(TimestampRule { place: TimestampPlace::Header(header), .. }) = &scheme.timestamp {
+            needed.push(header);
+        }
+        for header in needed {
             let mut missing = Case::signed(name);
             missing.headers.remove(header);
             assert_eq!(missing.verify(), Err(Refusal::SignatureMissing), "{name} {header}");
             let mut twice = Case::signed(name);
             let value = twice.headers[header].clone();
-            twice.add(header, value.as_bytes());
+            twice.headers.append(header, value);
             assert_eq!(twice.verify(), Err(Refusal::SignatureRepeated), "{name} {header}");
         }
     }
@@ -296,7 +301,7 @@ fn each_header_of_a_scheme_is_there_exactly_once() {
 // ADM-4
 #[test]
 fn odd_signatures_are_a_no() {
-    let right = Case::signed("github").signature_header("");
+    let right = Case::signed("github").signature_header();
     let hex = right.strip_prefix("sha256=").unwrap().to_owned();
     for odd in [
         String::new(),
@@ -324,7 +329,7 @@ fn odd_signatures_are_a_no() {
 
 #[test]
 fn base64_has_one_spelling() {
-    let right = Case::signed("shopify").signature_header("");
+    let right = Case::signed("shopify").signature_header();
     for odd in [right.trim_end_matches('=').to_owned(), right.replace('=', "\t"), format!("{right}\t"), right.repeat(2)]
     {
         let mut case = Case::signed("shopify");
@@ -347,10 +352,10 @@ fn standard_webhooks_secrets_are_base64_with_or_without_their_prefix() {
 #[test]
 fn sha512_is_a_scheme_too() {
     let mut case = Case::signed("github");
-    let Verification::Hmac { scheme, .. } = &mut case.verification else { panic!("signed") };
-    scheme.hash = SignatureHash::Sha512;
+    let Verification::Signature { scheme, .. } = &mut case.verification else { panic!("signed") };
+    scheme.algorithm = Algorithm::Hmac { hash: SignatureHash::Sha512, key: KeyForm::Raw };
     assert_eq!(case.verify(), Err(Refusal::SignatureMalformed), "a SHA-256 signature is too short");
-    let value = case.signature_header("");
+    let value = case.signature_header();
     assert_eq!(value.len(), "sha256=".len() + 128);
     case.replace("x-hub-signature-256", value.as_bytes());
     assert_eq!(case.verify(), Ok(()));
@@ -390,7 +395,8 @@ proptest! {
         bit in 0..8_u32,
     ) {
         let mut case = Case::signed(name);
-        let header = case.signature_header_name();
+        let header = case.scheme().header.clone();
+        let is_hex = case.scheme().encoding == SignatureEncoding::Hex;
         match what {
             0 => {
                 let place = place.index(case.body.len());
@@ -405,14 +411,14 @@ proptest! {
                 case.secrets = vec![Secret::new(key)];
             }
             _ => {
-                let mut value = case.headers[header].as_bytes().to_vec();
+                let mut value = case.headers[&header].as_bytes().to_vec();
                 let before = value.clone();
                 let place = place.index(value.len());
                 value[place] ^= 1 << bit;
                 // Hexadecimal signatures may be written in either case.
-                prop_assume!(!value.eq_ignore_ascii_case(&before) || name == "standard-webhooks" || name == "shopify");
+                prop_assume!(!is_hex || !value.eq_ignore_ascii_case(&before));
                 let Ok(mutated) = HeaderValue::from_bytes(&value) else { return Ok(()) };
-                case.headers.insert(HeaderName::from_static(header), mutated);
+                case.headers.insert(header, mutated);
             }
         }
         prop_assert!(case.verify().is_err());
@@ -429,7 +435,8 @@ proptest! {
         let mut case = Case::signed(name);
         let value = if written { shape.as_bytes() } else { &value };
         if let Ok(value) = HeaderValue::from_bytes(value) {
-            case.headers.insert(HeaderName::from_static(case.signature_header_name()), value.clone());
+            let header = case.scheme().header.clone();
+            case.headers.insert(header, value.clone());
             prop_assert!(case.verify().is_err());
             case.headers.insert(HeaderName::from_static("x-slack-request-timestamp"), value.clone());
             case.headers.insert(HeaderName::from_static("webhook-timestamp"), value);
@@ -441,7 +448,7 @@ proptest! {
 #[test]
 fn the_longest_window_does_not_overflow() {
     let mut case = Case::signed("slack");
-    let Verification::Hmac { scheme, .. } = &mut case.verification else { panic!("signed") };
+    let Verification::Signature { scheme, .. } = &mut case.verification else { panic!("signed") };
     scheme.timestamp.as_mut().unwrap().window = Duration::MAX;
     case.now = Timestamp::MAX;
     assert_eq!(case.verify(), Ok(()));
@@ -450,8 +457,6 @@ fn the_longest_window_does_not_overflow() {
 // ADM-4
 #[test]
 fn an_address_is_signed_as_hubspot_writes_it_and_no_other_passes() {
-    let written = hubspot_decoded("https://a.example/in/t%2Fh?q=%40%3a%21%20%25%4&x=%C3%A4%");
-    assert_eq!(written, "https://a.example/in/t/h?q=@:!%20%25%4&x=%C3%A4%");
     let case = Case::signed("hubspot");
     let elsewhere = Signed { uri: "https://www.example.com/another", ..case.request() };
     assert_eq!(verify(&case.verification, elsewhere, &case.secrets, case.now), Err(Refusal::SignatureWrong));
