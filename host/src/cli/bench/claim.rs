@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     /// The shapes of the backlog; all by default
     #[arg(long, value_enum, value_delimiter = ',')]
     shapes: Vec<Shape>,
-    /// How often each operation is measured
+    /// Measurements of each operation
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 }

@@ -30,19 +30,19 @@ const STOP: Duration = Duration::from_secs(10);
 /// `forebay bench drain`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Work items are stored first, as deliveries are. Then a pool with a native flow that does nothing works them \
-                        off, and the time to the last recorded outcome is measured."
+    after_help = "Work items are stored first, as deliveries are. Then a pool with a native flow that does nothing runs them, \
+                  and the time to the last recorded outcome is measured."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
     on: On,
-    /// Work items
+    /// Number of work items
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     items: u64,
-    /// Sources, each with a lane that is worked off in order; 0 for no order at all
+    /// Sources, each with an ordered lane; 0 for no order
     #[arg(long, value_name = "N", default_value_t = 0)]
     lanes: u64,
-    /// Workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4_096))]
     workers: u32,
 }

@@ -34,8 +34,8 @@ const HELD: Duration = Duration::from_secs(3_600);
 pub(super) struct Arguments {
     #[command(flatten)]
     shared: Shared,
-    /// Also deliver every message over HTTP to a receiver on this machine; otherwise the receiver holds on to the first
-    /// one, and the others wait
+    /// Also deliver every message over HTTP to a receiver on this machine; otherwise the receiver does not answer the
+    /// first one, and the others wait
     #[arg(long)]
     deliver: bool,
 }

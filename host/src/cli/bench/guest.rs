@@ -50,7 +50,7 @@ pub(super) struct Arguments {
     /// The js-hello pack, for comparison
     #[arg(long, value_name = "FILE")]
     js: Option<PathBuf>,
-    /// How long each part is measured
+    /// Seconds of each part
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Print JSON

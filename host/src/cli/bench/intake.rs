@@ -21,7 +21,7 @@ use crate::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 pub(super) struct Arguments {
     #[command(flatten)]
     shared: Shared,
-    /// Measure the bare loop too: axum, HMAC and a group-committed insert, and print the ratio
+    /// Also measure the bare loop (axum, HMAC and a group-committed insert), and print the ratio
     #[arg(long)]
     baseline: bool,
 }

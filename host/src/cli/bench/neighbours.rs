@@ -43,10 +43,10 @@ pub(super) struct Arguments {
     /// Messages of the flood
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     flood: u64,
-    /// Messages a second of each quiet lane
+    /// Messages per second of a quiet lane
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     rate: u64,
-    /// How long the quiet lanes send
+    /// Seconds of the quiet lanes
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }

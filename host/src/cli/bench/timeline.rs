@@ -39,19 +39,19 @@ const LEAD_FACTOR: f64 = 2.0;
 pub(super) struct Arguments {
     #[command(flatten)]
     on: On,
-    /// Messages that wait for a day that does not come
+    /// Pending messages that are not due during the run
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     messages: u64,
-    /// Messages that are due at one moment
+    /// Messages that are due at one time
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     due: u64,
-    /// Messages a second while lateness is measured
+    /// Messages per second of the lateness measurement
     #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rate: u64,
-    /// How long lateness is measured
+    /// Seconds of the lateness measurement
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// The size of the bodies, in bytes
+    /// Size of a body in bytes
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     bytes: u32,
 }

@@ -1,5 +1,5 @@
-//! Making a fixture what a provider would send now: under a key of its own, so that it is no duplicate, and signed by
-//! the route's scheme.
+//! Turns a fixture into a fresh request of its provider: with a new delivery key, so that it is no duplicate, and signed
+//! by the scheme of the route.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -16,22 +16,22 @@ use crate::model::pack::{
 };
 use crate::model::time::Timestamp;
 
-/// What Standard Webhooks secrets begin with; it is no part of the key.
+/// Prefix of Standard Webhooks secrets, not part of the key.
 const STANDARD_WEBHOOKS_PREFIX: &str = "whsec_";
 
-/// Gives the fixture a delivery key that none had before: its own one, and the time.
+/// Gives the fixture a new delivery key: its own one with the time.
 pub(super) fn renew(fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result<()> {
     match &fixture.route.delivery_key {
         None => Ok(()),
         Some(KeyRule::Header(name)) => {
-            // Without its key it is refused, which may be what it is for.
+            // A fixture without its key is refused, which may be its purpose.
             if let Some(key) = fixture.headers.get_mut(name) {
                 *key = HeaderValue::try_from(renewed(key.to_str()?, now))?;
             }
             Ok(())
         }
         Some(rule @ (KeyRule::Pointer(_) | KeyRule::Pointers(_))) => {
-            // Of several values, one that is new makes a new key.
+            // One new value among several makes a new key.
             let pointers = match rule {
                 KeyRule::Pointers(pointers) => pointers.as_slice(),
                 KeyRule::Pointer(pointer) => std::slice::from_ref(pointer),
@@ -65,7 +65,7 @@ fn events<'b>(body: &'b mut Value, route: &Route) -> Vec<&'b mut Value> {
     }
 }
 
-/// Adds the headers by which the route knows its provider. `uri` is where the host is reached, with the path.
+/// Adds the headers of the route's signature scheme. `uri` is the public address of the host with the path.
 pub(super) fn sign(fixture: &mut Fixture<'_>, uri: &str, secret: &str, now: Timestamp) -> anyhow::Result<()> {
     match &fixture.route.verification {
         Verification::Plain => Ok(()),
@@ -81,7 +81,7 @@ pub(super) fn sign(fixture: &mut Fixture<'_>, uri: &str, secret: &str, now: Time
     }
 }
 
-/// The value of the scheme's signature header. A time of signing that has a header of its own is put there.
+/// The value of the scheme's signature header. Adds the header for the time of signing if the scheme has one.
 fn signature(
     scheme: &HmacScheme,
     headers: &mut HeaderMap,
@@ -103,7 +103,7 @@ fn signature(
         match part {
             SignedPart::Body => signed.extend_from_slice(body),
             SignedPart::Method => signed.extend_from_slice(b"POST"),
-            // A fixture's path has nothing that is escaped.
+            // The path of a fixture needs no escapes.
             SignedPart::Uri(_) => signed.extend_from_slice(uri.as_bytes()),
             SignedPart::Timestamp => signed.extend_from_slice(seconds.as_bytes()),
             SignedPart::Literal(text) => signed.extend_from_slice(text.as_bytes()),
@@ -140,7 +140,7 @@ fn signature(
     })
 }
 
-/// The name of the secret that a route asks for.
+/// The name of a route's secret.
 pub(super) fn secret_of(route: &Route) -> Option<&str> {
     match &route.verification {
         Verification::Plain => None,
