@@ -93,6 +93,8 @@ pub trait Connector {
 }
 
 /// Exports a [`Connector`] from the component: one line at the top of the crate.
+// rustfmt does not know `with_types_in` and would undo the indentation.
+#[rustfmt::skip]
 #[macro_export]
 macro_rules! export {
     ($connector:ty) => {

@@ -64,7 +64,10 @@ fn the_help_of_every_verb_shows_examples_that_are_understood() {
         let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
         let group = all.iter().find(|(group, _)| name.rsplit_once(' ').is_some_and(|(above, _)| above == group));
         let of_group = group.and_then(|(_, group)| group.get_after_help()).map(ToString::to_string).unwrap_or_default();
-        let is_example = |line: &&str| line.starts_with("  ") && line.contains("forebay ");
+        let is_example = |line: &&str| {
+            let program = line.trim().split(' ').find(|word| !word.contains('='));
+            line.starts_with("  ") && program == Some("forebay")
+        };
         let own = help.lines().filter(is_example);
         // The benchmarks have their examples in one place.
         let above = of_group.lines().filter(is_example).filter(|line| line.trim().starts_with(name.as_str()));

@@ -72,8 +72,8 @@ async fn an_operator_follows_a_delivery_pauses_a_lane_and_sends_a_dead_message_a
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let mut world = World::start(&["github"]).await?;
     browser.open(&console(&world)).await?;
-    browser.until_text("Nothing needs you").await?;
-    browser.until_text("Nothing was delivered yet").await?;
+    browser.until_text("Nothing needs attention").await?;
+    browser.until_text("No event was delivered yet").await?;
 
     // A delivery appears by itself, with what became of it.
     let push = push_body(1, 2_000);

@@ -247,7 +247,7 @@ async fn what_was_done_comes_out_the_same_again_also_after_a_restart() -> anyhow
 
     for _ in 0..2 {
         let (code, text) = setting.forebay(&["event", "verify", &events[0]]);
-        assert!(code == Some(0) && text.contains("1 the same, 0 otherwise"), "{text}");
+        assert!(code == Some(0) && text.contains("1 the same, 0 different"), "{text}");
         let (code, text) = setting.forebay(&["event", "verify", "--last", "100", "--json"]);
         let verification: Value = serde_json::from_str(&text)?;
         assert_eq!((code, &verification["same"], &verification["differing"]), (Some(0), &2.into(), &0.into()));

@@ -1,4 +1,4 @@
-//! What the answers hold.
+//! The contents of answers.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Desk {
         }
     }
 
-    /// Works an event off that emits one message, due in a minute.
+    /// Runs an event that emits one message, due in a minute.
     async fn emit(&self) -> (EventId, MessageId) {
         let event = self.deliver("delivery-1", b"{\"ref\":\"main\"}").await;
         let claimed = self.shared.claim(1).await.remove(0);

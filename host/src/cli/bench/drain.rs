@@ -1,5 +1,4 @@
-//! `forebay bench drain`: how fast a backlog is worked off by everything but a guest: scheduler, limiter, claim,
-//! loading, finish.
+//! `forebay bench drain`: the rate at which a backlog is run without a guest: scheduler, limiter, claim, loading, finish.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +19,11 @@ use crate::model::queue::QueueClass;
 use crate::model::work_item::WorkState;
 use crate::supervise::Pool;
 
-/// Between two looks at how much is left.
+/// Between two looks at the rest.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between two reports of how far it is.
+/// Between two progress reports.
 const REPORT: Duration = Duration::from_secs(2);
-/// How long the pool may take to stop.
+/// Time for the pool to stop.
 const STOP: Duration = Duration::from_secs(10);
 
 /// `forebay bench drain`.
@@ -87,7 +86,7 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works everything off. Returns how long it took, and in how many claims.
+/// Runs the whole backlog. Returns the time and the number of claims.
 async fn drain(queue: &Queue, arguments: &Arguments) -> anyhow::Result<(Duration, u64)> {
     let generations = Generations::default();
     generations.insert(queue.pack.clone(), queue.generation, Arc::new(NoopFlow::new(Arc::new(manifest(queue)))));
@@ -120,7 +119,7 @@ async fn drain(queue: &Queue, arguments: &Arguments) -> anyhow::Result<(Duration
     Ok((took, claims))
 }
 
-/// One route, by which nothing comes in: rows are put into the store. What it says is what rows are worked off under.
+/// A route without deliveries: rows are put into the store, and run under its rules.
 fn manifest(queue: &Queue) -> Manifest {
     let route = Route {
         path: queue.route.clone(),
