@@ -88,7 +88,7 @@ async fn check_target(
 ) -> Result<(), ApiError> {
     let Stage::Serving { supervisor, timeline, .. } = parts.stage.borrow().clone() else { return Ok(()) };
     let unknown = if !timeline.can_call(destination) {
-        format!("destination {destination} that this host knows")
+        format!("destination {destination} on this host")
     } else if let Some(namespace) = namespace.filter(|namespace| !supervisor.serves(namespace)) {
         format!("namespace {namespace} in the configuration of this host")
     } else {

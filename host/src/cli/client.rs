@@ -29,7 +29,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// The host to ask, and the form of the output.
 #[derive(Debug, Clone, Args)]
 pub(super) struct HostArguments {
-    /// The host's admin listener; the token, if it needs one, is taken from FOREBAY_ADMIN_TOKEN
+    /// The host's admin listener; its token, if it has one, is read from FOREBAY_ADMIN_TOKEN
     #[arg(long, value_name = "URL", env = "FOREBAY_ADMIN_URL", default_value = "http://127.0.0.1:8081")]
     admin: Uri,
     /// Print the API's JSON

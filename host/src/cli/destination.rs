@@ -116,7 +116,6 @@ pub(super) struct RemoveArguments {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PendingWord {
-    /// Pending messages wait until the destination is set again.
     Wait,
 }
 
@@ -224,7 +223,7 @@ fn destination_text(destination: &DestinationOf) -> String {
     }
     pairs.extend([
         ("pending", destination.pending.map(counted)),
-        ("set", destination.created_at.clone()),
+        ("created", destination.created_at.clone()),
         ("changed", destination.changed_at.clone()),
     ]);
     let pairs: Vec<_> = pairs.iter().map(|(name, value)| (*name, value.as_deref())).collect();

@@ -261,7 +261,7 @@ async fn a_name_that_means_nothing_here_is_not_taken_for_good_news() {
         ("lane pause acmee/sink", "namespace acmee in the configuration"),
         ("lane close acmee/sink", "namespace acmee in the configuration"),
         ("lane resume acmee/sink", "namespace acmee in the configuration"),
-        ("lane resume nope", "destination nope that this host knows"),
+        ("lane resume nope", "destination nope on this host"),
         ("queue peek --pack nope", "pack nope"),
         ("event verify --last 5 --pack nope", "pack nope"),
     ] {
