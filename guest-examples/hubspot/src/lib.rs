@@ -1,7 +1,7 @@
 //! HubSpot: changes of contacts go to a CRM, each with the present contact.
 //!
-//! An event of HubSpot names the change and lacks the contact. So `prepare` asks for the contact, and the host reads the
-//! contacts of up to a hundred events with one request.
+//! An event of HubSpot names the change and lacks the contact. So `prepare` asks for the contact, and the host reads
+//! the contacts of up to a hundred events with one request.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! The bare loop as a baseline for intake: axum, an HMAC over the body, and a group-committed insert into SQLite with
-//! the store's durability. The ratio shows the cost of everything else: budgets, routes, keys, Events, lanes, WorkItems.
+//! the store's durability. The ratio shows the cost of everything else: budgets, routes, keys, Events, lanes,
+//! WorkItems.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `forebay bench drain`: the rate at which a backlog is run without a guest: scheduler, limiter, claim, loading, finish.
+//! `forebay bench drain`: the rate at which a backlog is run without a guest: scheduler, limiter, claim, loading,
+//! finish.
 
 use std::sync::Arc;
 use std::time::Duration;

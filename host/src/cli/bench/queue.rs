@@ -1,5 +1,5 @@
-//! Common parts of the queue's benchmarks: a store in its own folder or on a private server, and rows that are stored as
-//! deliveries are. They run in this process, and measure the store, not a host.
+//! Common parts of the queue's benchmarks: a store in its own folder or on a private server, and rows that are stored
+//! as deliveries are. They run in this process, and measure the store, not a host.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `forebay demo`: a host, a provider and a receiver on this machine, in five acts. Every act checks its results, and the
-//! command fails if one is wrong.
+//! `forebay demo`: a host, a provider and a receiver on this machine, in five acts. Every act checks its results, and
+//! the command fails if one is wrong.
 //!
 //! The host is a separate process of the same binary, so that it can be killed as hard as a machine fails.
 

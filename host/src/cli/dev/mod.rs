@@ -1,5 +1,5 @@
-//! `forebay dev`: the loop of an author. A host runs in this process. A saved file is built and served, the last fixture
-//! is sent again, and its result is printed.
+//! `forebay dev`: the loop of an author. A host runs in this process. A saved file is built and served, the last
+//! fixture is sent again, and its result is printed.
 //!
 //! [`author`] decides; this file carries out, and has the only loop. A failed build is printed, and the previous
 //! generation keeps serving.

@@ -1,5 +1,5 @@
-//! Turns a fixture into a fresh request of its provider: with a new delivery key, so that it is no duplicate, and signed
-//! by the scheme of the route.
+//! Turns a fixture into a fresh request of its provider: with a new delivery key, so that it is no duplicate, and
+//! signed by the scheme of the route.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
