@@ -61,7 +61,7 @@ async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> 
     if let Some(held) = asked {
         let mut words = held_words(held, entry);
         if let (Held::CircuitOpen | Held::RetryBackoff, Some(error)) = (held, &detail.error) {
-            words.explanation = format!("{} The last attempt of this message: {error}.", words.explanation);
+            words.explanation = format!("{} Its last error: {error}.", words.explanation);
         }
         return Ok(match obstacle(parts, held, entry) {
             Some(obstacle) => Words {

@@ -331,7 +331,7 @@ fn message_text(message: wire::MessageDetail) -> String {
         ("created", Some(&summary.created_at)),
         ("finished", summary.finished_at.as_deref()),
         ("idempotency key", Some(&message.idempotency_key)),
-        ("content-type", Some(&message.content_type)),
+        ("content-type", Some(message.content_type.as_str()).filter(|text| !text.is_empty())),
     ]);
     text.push_str(&headers_and_body(&message.headers, &message.body));
     text
