@@ -46,7 +46,7 @@ async fn commands_print_what_the_api_says() -> anyhow::Result<()> {
         (&["message", "show", &message], "http"),
         (&["queue", "peek", "--pack", "github"], "wait behind heads of lanes"),
         (&["lane", "list", "--namespace", "demo"], "ELIGIBLE FROM"),
-        (&["message", "why", "--help"], "lane_closed, lane_paused, ordering_head"),
+        (&["message", "why", "--help"], "retry_backoff"),
     ];
     for (arguments, text) in shown {
         let output = forebay(&world, arguments);
