@@ -1,33 +1,33 @@
-//! The event, as a connector sees it.
+//! The event.
 
 use serde::de::DeserializeOwned;
 
 use crate::{Failure, Timestamp};
 
-/// What a provider delivered. It never changes: a retry sees the same event, but for `attempt`.
+/// An event that a provider delivered. It never changes: a retry sees the same event with another `attempt`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its identity.
+    /// Its id.
     pub id: String,
-    /// The tenant it belongs to.
+    /// The namespace.
     pub namespace: String,
-    /// The route it came in by.
+    /// The route of the delivery.
     pub route: String,
-    /// The generation of the pack that admitted it.
+    /// The pack's generation that admitted it.
     pub route_version: u32,
-    /// What names the object it is about, if the route orders by source.
+    /// The object that the event is about, if the route orders by source.
     pub source_key: Option<String>,
-    /// What names the delivery: two deliveries with one key are the same event.
+    /// The key of the delivery: two deliveries with the same key are the same event.
     pub delivery_key: String,
-    /// When it was admitted.
+    /// Time of admission.
     pub received_at: Timestamp,
-    /// The request's `content-type`, empty if it had none.
+    /// Content type of the request; empty if it had none.
     pub content_type: String,
-    /// The request's headers that the route keeps, in order of arrival.
+    /// Request headers that the route keeps, in order of arrival.
     pub headers: Vec<Header>,
     /// The raw body, byte for byte.
     pub body: Vec<u8>,
-    /// How often it has been tried, this time included: 1 for the first.
+    /// Number of this attempt: 1 for the first.
     pub attempt: u32,
 }
 
@@ -36,12 +36,12 @@ pub struct Event {
 pub struct Header {
     /// The name, in lower case.
     pub name: String,
-    /// The value, byte for byte; it need not be text.
+    /// The value, byte for byte; it may be other than text.
     pub value: Vec<u8>,
 }
 
 impl Header {
-    /// A header of text.
+    /// A header with a text value.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: value.into().into_bytes() }
     }
@@ -54,20 +54,20 @@ impl Event {
         std::str::from_utf8(&header.value).ok()
     }
 
-    /// The body, read as JSON. What does not fit is [`Failure::InvalidInput`], and says where, but quotes nothing.
+    /// The body as JSON. [`Failure::InvalidInput`] names the place of an error and does not quote the body.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         read_json("body", &self.body)
     }
 }
 
-/// Reads JSON that came from elsewhere; `thing` is what it is called in the refusal.
+/// Parses JSON from outside; `thing` names it in the failure.
 pub(crate) fn read_json<T: DeserializeOwned>(thing: &str, bytes: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes).map_err(|error| {
         Failure::InvalidInput(format!("the {thing} is not the JSON that was expected: {}", what(&error)))
     })
 }
 
-/// What is wrong, without the values that serde's own text would quote from the body.
+/// Describes an error without the values that serde's text would quote from the body.
 pub(crate) fn what(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.starts_with("missing field") {

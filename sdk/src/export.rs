@@ -1,4 +1,5 @@
-//! Between the contract's generated types and the SDK's own. Connectors reach it through [`crate::export!`] only.
+//! Conversions between the contract's generated types and the SDK's own. Connectors use them through
+//! [`crate::export!`] only.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -23,10 +24,10 @@ pub mod bindings {
 
 pub use self::bindings::export_component;
 
-/// What [`crate::export!`] asks of its argument, on every target.
+/// Checks the argument of [`crate::export!`] on every target.
 pub fn is_connector<C: Connector>() {}
 
-/// The component's exports, as connector `C` fills them.
+/// The component's exports, implemented by connector `C`.
 pub struct Exported<C>(PhantomData<C>);
 
 impl<C: Connector> Guest for Exported<C> {
@@ -69,7 +70,7 @@ impl<C: Connector> Guest for Exported<C> {
     }
 }
 
-/// A panic ends in a bare trap: its message is told to the host first.
+/// Sends the message of a panic to the host before the trap, which has no message.
 fn report_panics() {
     #[cfg(target_arch = "wasm32")]
     std::panic::set_hook(Box::new(|panic| bindings::forebay::connector::diagnostics::panicked(&panic.to_string())));

@@ -1,44 +1,45 @@
-//! Why a call did not succeed.
+//! Failures of calls.
 
 use std::time::Duration;
 
-/// Why a call did not succeed. The texts are shown to people: no payload and no secret belongs in them.
+/// The failure of a call. Operators see the texts: put no payload and no secret into them.
 ///
-/// `?` turns any error into [`Failure::Other`], which is tried again. So it is no error itself: print it with `{:?}`.
+/// `?` turns any error into [`Failure::Other`], which is retried. Therefore this type is not an error itself: print it
+/// with `{:?}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// Try again later. Each try spends one of the event's attempts.
+    /// Retry later. Each failure counts against the event's budget.
     Retry {
-        /// No sooner than after this; the host's own backing off may take longer.
+        /// Least time until the retry; the backoff of the host may take longer.
         delay: Option<Duration>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The connector wants no part of this. It is not tried again.
+    /// The connector rejects the event. It is not retried.
     Reject(String),
-    /// The connector could make no sense of it. It is not tried again.
+    /// The event is malformed. It is not retried.
     InvalidInput(String),
-    /// Anything else. It is tried again.
+    /// Any other failure. It is retried.
     Other(String),
 }
 
 impl Failure {
-    /// Try again, when the host sees fit.
+    /// Retry after the backoff of the host.
     pub fn retry(reason: impl Into<String>) -> Self {
         Self::Retry { delay: None, reason: reason.into() }
     }
 
-    /// Try again, no sooner than after `delay`.
+    /// Retry after `delay` at the earliest.
     pub fn retry_after(delay: Duration, reason: impl Into<String>) -> Self {
         Self::Retry { delay: Some(delay), reason: reason.into() }
     }
 
-    /// Never try this again: the connector wants no part of it.
+    /// Reject the event; no retry.
     pub fn reject(reason: impl Into<String>) -> Self {
         Self::Reject(reason.into())
     }
 
-    /// Never try this again: no sense could be made of it.
+    /// The event is malformed; no retry.
     pub fn invalid_input(reason: impl Into<String>) -> Self {
         Self::InvalidInput(reason.into())
     }

@@ -1,30 +1,30 @@
-//! What the host offers. In a native test, [`crate::testing::TestHost`] answers instead.
+//! Functions of the host. In a native test, [`crate::testing::TestHost`] answers instead.
 
 #[cfg(target_arch = "wasm32")]
 use crate::export::bindings::forebay::connector as wire;
 
-/// Lines for the pack's log. Text over the manifest's limit is cut and counted.
+/// The pack's log. Text beyond the manifest's limit is cut and counted.
 pub mod log {
     pub use level::Level;
 
     mod level {
-        /// How much a line matters.
+        /// The level of a line.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Level {
             /// Every step.
             Trace,
-            /// What helps to find a fault.
+            /// Details for debugging.
             Debug,
-            /// What is worth knowing.
+            /// Normal events.
             Info,
-            /// What may be wrong.
+            /// Possible problems.
             Warn,
-            /// What is wrong.
+            /// Problems.
             Error,
         }
     }
 
-    /// Writes a line. No payload and no secret belongs in it.
+    /// Writes a line. Put no payload and no secret into it.
     pub fn write(level: Level, message: &str) {
         #[cfg(target_arch = "wasm32")]
         super::wire::log::write(
@@ -41,23 +41,23 @@ pub mod log {
         crate::testing::log(level, message);
     }
 
-    /// Writes what is worth knowing.
+    /// Writes a line at level `Info`.
     pub fn info(message: impl AsRef<str>) {
         write(Level::Info, message.as_ref());
     }
 
-    /// Writes what may be wrong.
+    /// Writes a line at level `Warn`.
     pub fn warn(message: impl AsRef<str>) {
         write(Level::Warn, message.as_ref());
     }
 
-    /// Writes what is wrong.
+    /// Writes a line at level `Error`.
     pub fn error(message: impl AsRef<str>) {
         write(Level::Error, message.as_ref());
     }
 }
 
-/// The pack's settings, as in the manifest.
+/// The pack's settings, from the manifest.
 pub mod config {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -83,11 +83,11 @@ pub mod config {
     }
 }
 
-/// Time. It stands still while a call runs.
+/// Time, which stands still during a call.
 pub mod clock {
     use crate::Timestamp;
 
-    /// The time of the event, which is when it was admitted: the same for every attempt.
+    /// The time of the event's admission: the same in every attempt.
     pub fn now() -> Timestamp {
         #[cfg(target_arch = "wasm32")]
         return Timestamp::from_millis(super::wire::clock::now());
@@ -96,7 +96,7 @@ pub mod clock {
     }
 }
 
-/// Randomness that the event and the pack's generation decide: every attempt draws the same. It keeps no secret.
+/// Random numbers determined by the event and the pack's generation: the same in every attempt, and no secret.
 pub mod random {
     /// The next 64 bits.
     pub fn next() -> u64 {

@@ -1,4 +1,4 @@
-//! What is to happen: messages to send, work for later.
+//! The result of a flow: messages to send, and actions for later.
 
 use std::time::Duration;
 
@@ -8,77 +8,79 @@ use serde::de::DeserializeOwned;
 use crate::event::read_json;
 use crate::{Failure, Header, Timestamp};
 
-/// What is to happen. All of it is stored in one transaction with the event's completion: once, or not at all.
+/// The result of a flow: messages to send, and actions for later. The host stores all of it in one transaction with the
+/// event's completion: once, or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// A short note for people.
+    /// A short note for operators.
     pub note: Option<String>,
     /// Messages to send.
     pub messages: Vec<Message>,
-    /// Work for later.
+    /// Actions for later.
     pub actions: Vec<Action>,
 }
 
 impl Output {
-    /// Nothing happens.
+    /// An output without messages and actions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a note for people.
+    /// Sets the note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
     }
 
-    /// With one more message.
+    /// Adds a message.
     pub fn message(mut self, message: Message) -> Self {
         self.messages.push(message);
         self
     }
 
-    /// With one more piece of work for later.
+    /// Adds an action.
     pub fn action(mut self, action: Action) -> Self {
         self.actions.push(action);
         self
     }
 }
 
-/// When something is due.
+/// The time at which a message or an action is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Due {
-    /// Once it is stored.
+    /// As soon as it is stored.
     #[default]
     Now,
-    /// So long after it is stored.
+    /// This long after it is stored.
     After(Duration),
-    /// At this time, or once it is stored if that is later.
+    /// At this time, or as soon as it is stored if that is later.
     At(Timestamp),
 }
 
-/// A message for a destination.
+/// A message to a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The destination, as in the manifest.
+    /// Name of the destination, declared in the manifest.
     pub destination: String,
     /// The body.
     pub body: Vec<u8>,
     /// The body's `content-type`.
     pub content_type: String,
-    /// Further headers.
+    /// Further request headers.
     pub headers: Vec<Header>,
-    /// Messages of one destination with one ordering key keep their order.
+    /// Messages to one destination with the same ordering key are sent in order, if the destination is ordered.
     pub ordering_key: Option<String>,
-    /// What the receiver tells duplicates by. Without one, the message's own id.
+    /// The key by which the *receiver* recognizes duplicates, sent as the header `webhook-id`; by default the message's
+    /// id. The host itself sends every message, unlike with [`Action::idempotency_key`].
     pub idempotency_key: Option<String>,
-    /// When it is due.
+    /// Due time.
     pub due: Due,
-    /// When it is of no more use: from then on it is not sent.
+    /// Expiry: the message is not sent at or after this time.
     pub expire_at: Option<Timestamp>,
 }
 
 impl Message {
-    /// A message with these bytes for a body, due now.
+    /// A message with this body, due now.
     pub fn new(destination: impl Into<String>, content_type: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             destination: destination.into(),
@@ -92,113 +94,113 @@ impl Message {
         }
     }
 
-    /// A message with this value as JSON for a body, due now.
+    /// A message with this value as its JSON body, due now.
     pub fn json(destination: impl Into<String>, value: &impl Serialize) -> Result<Self, Failure> {
         Ok(Self::new(destination, "application/json", serde_json::to_vec(value)?))
     }
 
-    /// With one more header.
+    /// Adds a header.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push(Header::new(name, value));
         self
     }
 
-    /// In order with the destination's other messages of this key.
+    /// Sets the ordering key.
     pub fn ordering_key(mut self, key: impl Into<String>) -> Self {
         self.ordering_key = Some(key.into());
         self
     }
 
-    /// With what the receiver tells duplicates by.
+    /// Sets the key by which the receiver recognizes duplicates.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// Due so long after it is stored.
+    /// Makes it due this long after it is stored.
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = Due::After(delay);
         self
     }
 
-    /// Due at this time.
+    /// Makes it due at this time.
     pub fn at(mut self, time: Timestamp) -> Self {
         self.due = Due::At(time);
         self
     }
 
-    /// Of no use from this time on.
+    /// Sets the expiry.
     pub fn expire_at(mut self, time: Timestamp) -> Self {
         self.expire_at = Some(time);
         self
     }
 }
 
-/// Work of the pack's own, for later: [`Connector::apply`](crate::Connector::apply) is called with it once it is due.
+/// Work that the pack does later: the host calls [`Connector::apply`](crate::Connector::apply) with it when it is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
-    /// What to do, in the pack's own words.
+    /// The pack's name for the action.
     pub name: String,
-    /// What it needs to know.
+    /// The data of the action.
     pub body: Vec<u8>,
-    /// What tells it from others: a second action with the same key is not stored.
+    /// The key by which the *host* drops duplicates: an action with the namespace, pack and key of a stored one is not
+    /// stored. The key of a [`Message`] is for its receiver instead.
     pub idempotency_key: Option<String>,
-    /// When it is due.
+    /// Due time.
     pub due: Due,
 }
 
 impl Action {
-    /// An action with these bytes, due now.
+    /// An action with this body, due now.
     pub fn new(name: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self { name: name.into(), body: body.into(), idempotency_key: None, due: Due::Now }
     }
 
-    /// An action with this value as JSON, due now. [`DueAction::json`] reads it.
+    /// An action with this value as its JSON body, due now. [`DueAction::json`] reads it.
     pub fn json(name: impl Into<String>, value: &impl Serialize) -> Result<Self, Failure> {
         Ok(Self::new(name, serde_json::to_vec(value)?))
     }
 
-    /// With what tells it from others: as long as the host knows an action of this tenant and pack with this key, no
-    /// second one is stored.
+    /// Sets the key by which the host drops duplicates.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// Due so long after it is stored.
+    /// Makes it due this long after it is stored.
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = Due::After(delay);
         self
     }
 
-    /// Due at this time.
+    /// Makes it due at this time.
     pub fn at(mut self, time: Timestamp) -> Self {
         self.due = Due::At(time);
         self
     }
 }
 
-/// An action that has come due.
+/// An action that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueAction {
-    /// Its identity.
+    /// Its id.
     pub id: String,
-    /// The tenant it belongs to.
+    /// The namespace.
     pub namespace: String,
-    /// The event that it came from.
+    /// The event whose flow emitted it.
     pub event_id: String,
-    /// What to do.
+    /// The pack's name for the action.
     pub name: String,
-    /// What it needs to know.
+    /// The data of the action.
     pub body: Vec<u8>,
-    /// When it was due.
+    /// Due time.
     pub due_at: Timestamp,
-    /// How often it has been tried, this time included.
+    /// Number of this attempt: 1 for the first.
     pub attempt: u32,
 }
 
 impl DueAction {
-    /// The body, read as JSON. What does not fit is [`Failure::InvalidInput`], and says where, but quotes nothing.
+    /// The body as JSON. [`Failure::InvalidInput`] names the place of an error and does not quote the body.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         read_json("action", &self.body)
     }

@@ -1,48 +1,48 @@
-//! What `prepare` decides, and the batch reads that it may ask for.
+//! The result of `prepare`, and the batch reads that it may ask for.
 //!
-//! A reader is declared in `pack.toml`. `prepare` asks it for keys; the host merges the keys of many events, has
-//! [`Connector::encode_read`](crate::Connector::encode_read) write one request for them, sends it, has
-//! [`Connector::decode_read`](crate::Connector::decode_read) read the answer, and gives each event its own records.
+//! A reader is declared in `pack.toml`. `prepare` names keys of it. The host merges the keys of many events, lets
+//! [`Connector::encode_read`](crate::Connector::encode_read) write one request, sends it, lets
+//! [`Connector::decode_read`](crate::Connector::decode_read) parse the answer, and gives each event its own records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{Failure, Header};
 
-/// What [`Connector::prepare`](crate::Connector::prepare) made of an event.
+/// The result of [`Connector::prepare`](crate::Connector::prepare).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prepared<State> {
-    /// It is of no interest. The event is done.
+    /// Ignore the event, which is then done.
     Ignore {
-        /// Why, for people.
+        /// The reason, for operators.
         reason: String,
     },
-    /// It is to be run.
+    /// Run the event.
     Run {
-        /// What `run` gets.
+        /// The state for `run`.
         state: State,
-        /// What is to be read first.
+        /// The records to read first.
         reads: Vec<Read>,
     },
 }
 
 impl<State> Prepared<State> {
-    /// The event is of no interest, for this reason.
+    /// Ignores the event for this reason.
     pub fn ignore(reason: impl Into<String>) -> Self {
         Self::Ignore { reason: reason.into() }
     }
 
-    /// The event is to be run with this state, and nothing has to be read.
+    /// Runs the event with this state, without reads.
     pub fn run(state: State) -> Self {
         Self::Run { state, reads: Vec::new() }
     }
 
-    /// The event is to be run with this state once this was read.
+    /// Runs the event with this state after these reads.
     pub fn run_with(state: State, reads: Vec<Read>) -> Self {
         Self::Run { state, reads }
     }
 
-    /// And this is to be read first.
+    /// Adds a read.
     ///
     /// ```
     /// use forebay_sdk::{Prepared, Read};
@@ -58,40 +58,40 @@ impl<State> Prepared<State> {
     }
 }
 
-/// A wish to read records.
+/// A read of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    /// The reader, as in the manifest.
+    /// Name of the reader, declared in the manifest.
     pub reader: String,
-    /// The keys to look up. The host merges those of many events and asks for each once.
+    /// The keys to look up. The host merges the keys of many events and looks up each one once.
     pub keys: Vec<String>,
 }
 
 impl Read {
-    /// A wish for one record.
+    /// A read of one record.
     pub fn one(reader: impl Into<String>, key: impl Into<String>) -> Self {
         Self { reader: reader.into(), keys: vec![key.into()] }
     }
 
-    /// A wish for many.
+    /// A read of many records.
     pub fn keys<K: Into<String>>(reader: impl Into<String>, keys: impl IntoIterator<Item = K>) -> Self {
         Self { reader: reader.into(), keys: keys.into_iter().map(K::into).collect() }
     }
 }
 
-/// What was found for one key of one reader.
+/// The record of one key of one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// The reader.
     pub reader: String,
     /// The key.
     pub key: String,
-    /// The record, or none if the reader has none of this key.
+    /// The record; `None` if the reader has none for this key.
     pub value: Option<Vec<u8>>,
 }
 
 impl Reading {
-    /// The record of this key, read as JSON; none if there is no such record.
+    /// The record of this key as JSON; `None` if there is none.
     ///
     /// ```
     /// use forebay_sdk::Reading;
@@ -118,14 +118,14 @@ impl Reading {
     }
 }
 
-/// An HTTP request that the host makes for a reader. It adds the secrets that the manifest names.
+/// An HTTP request for a reader. The host adds the secrets that the manifest names, and sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method, in upper case.
     pub method: String,
-    /// Path and query, beginning with `/`. The origin and the credentials are the operator's.
+    /// Path and query, beginning with `/`. The operator sets origin and credentials.
     pub path: String,
-    /// Headers. A `host` among the manifest's hosts says which of them is called.
+    /// Headers. `host` selects one of the manifest's hosts.
     pub headers: Vec<Header>,
     /// The body, which may be empty.
     pub body: Vec<u8>,
@@ -147,14 +147,14 @@ impl HttpRequest {
         })
     }
 
-    /// With one more header.
+    /// Adds a header.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push(Header::new(name, value));
         self
     }
 }
 
-/// What came back.
+/// The answer to such a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpResponse {
     /// The status.
@@ -166,13 +166,13 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// An answer with this value as JSON: for tests.
+    /// An answer with this value as its JSON body, for tests.
     pub fn json_body(status: u16, value: &impl Serialize) -> Result<Self, Failure> {
         let headers = vec![Header::new("content-type", "application/json")];
         Ok(Self { status, headers, body: serde_json::to_vec(value)? })
     }
 
-    /// The body, read as JSON. What does not fit is said without a quote of it.
+    /// The body as JSON. The failure does not quote the body.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body).map_err(|error| {
             Failure::Other(format!("the answer is not the JSON that was expected: {}", crate::event::what(&error)))

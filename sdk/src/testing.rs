@@ -1,4 +1,4 @@
-//! Testing a connector natively: a plain `#[test]`, an event made here, and a [`TestHost`] that answers the imports.
+//! Native tests of a connector: a plain `#[test]`, an [`event`], and a [`TestHost`] that answers the imports.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use crate::{
     Reading, Timestamp,
 };
 
-/// An event with these kept headers and this body, as a first attempt.
+/// An event with these headers and this body, in its first attempt.
 pub fn event(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Event {
     Event {
         id: "evt_0000000000007000800000000000000a".to_owned(),
@@ -26,7 +26,7 @@ pub fn event(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Event {
     }
 }
 
-/// An action as `apply` gets it, had the event of [`event`] brought it about, as a first attempt.
+/// The due action that `apply` gets for an action of [`event`], in its first attempt.
 pub fn due(action: &Action) -> DueAction {
     let stored_at = Timestamp::from_millis(1_700_000_000_000);
     DueAction {
@@ -44,7 +44,7 @@ pub fn due(action: &Action) -> DueAction {
     }
 }
 
-/// What answers [`crate::config`], [`crate::clock`], [`crate::random`] and [`crate::log`] in a test.
+/// A host for tests: it answers [`crate::config`], [`crate::clock`], [`crate::random`] and [`crate::log`].
 #[derive(Debug, Clone, Default)]
 pub struct TestHost {
     settings: HashMap<String, String>,
@@ -55,7 +55,7 @@ pub struct TestHost {
     provider: Option<Provider>,
 }
 
-/// Answers the requests of readers, in a test.
+/// Answers the requests of readers in a test.
 type Provider = fn(&str, &HttpRequest) -> HttpResponse;
 
 thread_local! {
@@ -63,25 +63,24 @@ thread_local! {
 }
 
 impl TestHost {
-    /// One without settings.
+    /// A host without settings.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this setting.
+    /// Adds a setting.
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.insert(name.into(), value.into());
         self
     }
 
-    /// With this record of a reader: what was read is given, and the provider's protocol left out.
+    /// Adds a record of a reader, without the provider's protocol.
     pub fn record(mut self, reader: impl Into<String>, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.records.insert((reader.into(), key.into()), value.into());
         self
     }
 
-    /// With a provider that answers readers, by their name: the connector's own `encode_read` and `decode_read` are
-    /// used.
+    /// Sets a provider that answers the requests of readers, through the connector's `encode_read` and `decode_read`.
     ///
     /// ```
     /// use forebay_sdk::testing::{TestHost, event};
@@ -124,7 +123,7 @@ impl TestHost {
         self
     }
 
-    /// Runs `body`, whose imports this host answers.
+    /// Runs `body`, and answers its imports.
     pub fn call<R>(&mut self, body: impl FnOnce() -> R) -> R {
         HOST.with(|host| host.replace(self.clone()));
         let result = body();
@@ -132,13 +131,13 @@ impl TestHost {
         result
     }
 
-    /// What was logged so far.
+    /// The lines logged so far.
     pub fn logged(&self) -> &[(Level, String)] {
         &self.logged
     }
 
-    /// Prepares and runs an event as the host does, `State` written to JSON and read back in between, and what it asks
-    /// for read from the provider or the records of this host. `None` if the connector ignores the event.
+    /// Prepares and runs an event as the host does: `State` is written to JSON and read back, and reads are answered by
+    /// the provider or the records of this host. `None` if the connector ignores the event.
     pub fn flow<C: Connector>(&mut self, event: &Event) -> Result<Option<Output>, Failure> {
         self.now = Some(event.received_at);
         let (records, provider) = (self.records.clone(), self.provider);
@@ -152,14 +151,14 @@ impl TestHost {
         })
     }
 
-    /// Applies an action that came due, as the host does.
+    /// Applies a due action as the host does.
     pub fn apply<C: Connector>(&mut self, action: &DueAction) -> Result<Output, Failure> {
         self.now = Some(action.due_at);
         self.call(|| C::apply(action))
     }
 }
 
-/// What a host with these records and this provider reads.
+/// The readings of a host with these records and this provider.
 fn read<C: Connector>(
     reads: Vec<Read>,
     mut records: HashMap<(String, String), Vec<u8>>,
@@ -192,7 +191,7 @@ pub(crate) fn now() -> Timestamp {
     HOST.with(|host| host.borrow().now).unwrap_or(Timestamp::from_millis(0))
 }
 
-/// A fixed sequence (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>): a test draws the same every time.
+/// A fixed sequence (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>), the same in every test.
 pub(crate) fn random() -> u64 {
     HOST.with(|host| {
         let mut host = host.borrow_mut();

@@ -1,4 +1,4 @@
-//! Time as a value.
+//! Points in time.
 
 use std::ops::Add;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! GitHub: what happens in a repository becomes notifications, and a pull request that is opened becomes a reminder.
+//! GitHub: events of a repository become notifications, and an opened pull request also becomes a reminder.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Connector for GitHub {
             "pull_request" => Prepared::run(event.json::<PullRequestEvent>()?.into()),
             "issues" => Prepared::run(event.json::<IssueEvent>()?.into()),
             "ping" => Prepared::run(event.json::<Ping>()?.into()),
-            other => Prepared::ignore(format!("`{other}` events are of no interest")),
+            other => Prepared::ignore(format!("`{other}` is not handled")),
         })
     }
 
@@ -40,13 +40,13 @@ impl Connector for GitHub {
         let output = Output::new().note(notification.summary()).message(message("", &notification)?);
         let Some(reminder) = notification.reminder() else { return Ok(output) };
         let delay = config::parse_or("reminder_delay_seconds", REMINDER_DELAY_SECONDS)?;
-        // A key of its own in the order: what is sent meanwhile must not wait for the reminder.
+        // A separate ordering key: other notifications must not wait for the reminder.
         let reminder = message(":reminder", &reminder)?.ordering_key(format!("reminder:{}", event.id));
         Ok(output.message(reminder.after(Duration::from_secs(delay))))
     }
 }
 
-/// What is sent, and what `prepare` hands to `run`.
+/// The body of a message; `prepare` hands it to `run`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Notification {
@@ -68,7 +68,7 @@ impl Notification {
         }
     }
 
-    /// A pull request that waits for a review from now on is worth a reminder.
+    /// The reminder of a pull request that is newly open.
     fn reminder(&self) -> Option<Self> {
         match self {
             Self::PullRequest { repository, action, number, title, url, .. }

@@ -87,7 +87,7 @@ fn a_ping_is_noted_and_sent_to_nobody() {
 #[test]
 fn the_rest_is_ignored_with_a_reason() {
     let prepared = GitHub::prepare(&github("star", json!({}))).unwrap();
-    assert!(matches!(prepared, Prepared::Ignore { reason } if reason == "`star` events are of no interest"));
+    assert!(matches!(prepared, Prepared::Ignore { reason } if reason == "`star` is not handled"));
 }
 
 #[test]

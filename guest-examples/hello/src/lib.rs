@@ -1,4 +1,4 @@
-//! The smallest connector that does something: it greets the subject of an event, now or later.
+//! A small connector: it greets the subject of an event, now or later.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ struct Pack;
 
 forebay_sdk::export!(Pack);
 
-/// What comes in; `prepare` hands it to `run`.
+/// The body of an event.
 #[derive(Serialize, Deserialize)]
-struct Wish {
+struct Greeting {
     kind: String,
     subject: String,
     #[serde(default)]
@@ -19,30 +19,30 @@ struct Wish {
 }
 
 impl Connector for Pack {
-    /// What `prepare` hands to `run`.
-    type State = Wish;
+    /// `prepare` hands it to `run`.
+    type State = Greeting;
 
-    fn prepare(event: &Event) -> Result<Prepared<Wish>, Failure> {
-        let wish: Wish = event.json()?;
-        match wish.kind.as_str() {
-            "greeting" | "reminder" => Ok(Prepared::run(wish)),
-            other => Ok(Prepared::ignore(format!("`{other}` is of no interest"))),
+    fn prepare(event: &Event) -> Result<Prepared<Greeting>, Failure> {
+        let greeting: Greeting = event.json()?;
+        match greeting.kind.as_str() {
+            "greeting" | "reminder" => Ok(Prepared::run(greeting)),
+            other => Ok(Prepared::ignore(format!("`{other}` is not handled"))),
         }
     }
 
-    fn run(_: &Event, wish: Wish, _: &[Reading]) -> Result<Output, Failure> {
-        let subject = wish.subject;
-        // To send something: `.message(Message::json("warehouse", &body)?)`, and `destinations` in pack.toml.
-        match wish.kind.as_str() {
+    fn run(_: &Event, greeting: Greeting, _: &[Reading]) -> Result<Output, Failure> {
+        let subject = greeting.subject;
+        // To send a message: `.message(Message::json("warehouse", &body)?)`, and `destinations` in pack.toml.
+        match greeting.kind.as_str() {
             "reminder" => {
-                let later = Action::json("greet", &subject)?.after(Duration::from_millis(wish.after_ms));
+                let later = Action::json("greet", &subject)?.after(Duration::from_millis(greeting.after_ms));
                 Ok(Output::new().note(format!("later, {subject}")).action(later))
             }
             _ => Ok(Output::new().note(format!("hello, {subject}"))),
         }
     }
 
-    /// Called when an action of `run` is due. It may do all that `run` may.
+    /// Called when an action is due. Its output may be like that of `run`.
     fn apply(action: &DueAction) -> Result<Output, Failure> {
         match action.name.as_str() {
             "greet" => Ok(Output::new().note(format!("hello again, {}", action.json::<String>()?))),

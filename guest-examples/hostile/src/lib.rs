@@ -1,4 +1,4 @@
-//! A guest that misbehaves on demand: the host's tests say how in the event's body, `{"do":"loop"}`.
+//! A guest that misbehaves on demand: the body of the event, like `{"do":"loop"}`, selects how.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,7 +13,7 @@ struct Hostile;
 
 forebay_sdk::export!(Hostile);
 
-/// What to do. Those named `prepare_*` are done in `prepare`, the others in `run`.
+/// The misbehaviour: `prepare_*` in `prepare`, the others in `run`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Deed {
@@ -78,7 +78,7 @@ enum Deed {
         after_ms: u64,
         #[serde(default)]
         key: Option<String>,
-        /// What is done when it is due.
+        /// The deed of the action.
         #[serde(default)]
         deed: Option<Box<Deed>>,
     },
@@ -114,7 +114,7 @@ impl Connector for Hostile {
         }
     }
 
-    /// What is wrong with the request stands in a key.
+    /// A key selects the mistake in the request.
     fn encode_read(reader: &str, keys: &[String]) -> Result<HttpRequest, Failure> {
         let request = HttpRequest::post_json("/records", &keys)?;
         match keys.iter().find_map(|key| key.strip_prefix("encode-")) {
@@ -131,7 +131,7 @@ impl Connector for Hostile {
         }
     }
 
-    /// What is wrong with what it makes of the answer stands in a key.
+    /// A key selects the mistake in the records.
     fn decode_read(_: &str, keys: &[String], response: &HttpResponse) -> Result<Vec<(String, Vec<u8>)>, Failure> {
         match keys.iter().find_map(|key| key.strip_prefix("decode-")) {
             Some("loop") => spin(),
@@ -237,7 +237,7 @@ fn allocate() -> ! {
     }
 }
 
-/// Asks for memory that may be refused, and goes on without it.
+/// Allocates memory that may be refused, and continues without it.
 fn allocate_carefully() -> Result<Output, Failure> {
     let mut kept = Vec::<u8>::new();
     match kept.try_reserve_exact(1 << 30) {

@@ -1,7 +1,7 @@
-//! HubSpot: what happens to contacts is told to a CRM, each time with the contact as it is now.
+//! HubSpot: changes of contacts go to a CRM, each with the present contact.
 //!
-//! HubSpot's events say what changed, not what the contact looks like. So `prepare` asks for the contact, and the host
-//! reads those of up to a hundred events with one request.
+//! An event of HubSpot names the change and lacks the contact. So `prepare` asks for the contact, and the host reads
+//! the contacts of up to a hundred events with one request.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct HubSpot;
 
 forebay_sdk::export!(HubSpot);
 
-/// One event, as HubSpot sends it: <https://developers.hubspot.com/docs/api-reference/webhooks-webhooks-v3/guide>.
+/// An event of HubSpot: <https://developers.hubspot.com/docs/api-reference/webhooks-webhooks-v3/guide>.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Change {
@@ -29,7 +29,7 @@ struct Change {
     property_name: Option<String>,
 }
 
-/// What `prepare` hands to `run`.
+/// The state that `prepare` hands to `run`.
 #[derive(Serialize, Deserialize)]
 struct About {
     contact: String,
@@ -38,7 +38,7 @@ struct About {
     deleted: bool,
 }
 
-/// A contact, as the batch read returns it.
+/// A contact in the answer of the batch read.
 #[derive(Serialize, Deserialize)]
 struct Contact {
     id: String,
@@ -65,7 +65,7 @@ impl Connector for HubSpot {
             None => kind.to_owned(),
         };
         let about = About { contact: change.object_id.to_string(), why, occurred_at: change.occurred_at, deleted };
-        // Who is gone cannot be read.
+        // A deleted contact cannot be read.
         let reads = if deleted { Vec::new() } else { vec![Read::one(READER, &about.contact)] };
         Ok(Prepared::run_with(about, reads))
     }
@@ -79,7 +79,7 @@ impl Connector for HubSpot {
         HttpRequest::post_json("/crm/v3/objects/contacts/batch/read", &body)
     }
 
-    /// A contact that is not there is missing from the answer, which is then a 207.
+    /// The answer has status 207 and lacks a contact that does not exist.
     fn decode_read(_: &str, _: &[String], response: &HttpResponse) -> Result<Vec<(String, Vec<u8>)>, Failure> {
         let batch: Batch = response.json()?;
         batch.results.into_iter().map(|contact| Ok((contact.id.clone(), serde_json::to_vec(&contact)?))).collect()

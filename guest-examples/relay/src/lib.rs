@@ -1,4 +1,4 @@
-//! A relay of Standard Webhooks: what comes in signed by one secret goes out signed by another, byte for byte the same.
+//! A relay of Standard Webhooks: the same body, byte for byte, received under one secret and sent under another.
 
 use forebay_sdk::{Connector, Event, Failure, Message, Output, Prepared, Reading, config};
 use serde_json::Value;
@@ -10,7 +10,7 @@ struct Relay;
 forebay_sdk::export!(Relay);
 
 impl Connector for Relay {
-    /// The event's type, for the note.
+    /// The type of the event, for the note.
     type State = Option<String>;
 
     fn prepare(event: &Event) -> Result<Prepared<Option<String>>, Failure> {
@@ -24,26 +24,25 @@ impl Connector for Relay {
                 Ok(Prepared::run(Some(kind)))
             }
             Some(kind) => Ok(Prepared::ignore(format!("`{kind}` is not among the types that are passed on"))),
-            None => Ok(Prepared::ignore("it has no type, and only some types are passed on")),
+            None => Ok(Prepared::ignore("the event has no type, and only some types are passed on")),
         }
     }
 
     fn run(event: &Event, kind: Option<String>, _: &[Reading]) -> Result<Output, Failure> {
-        // The id under which it came in is the one under which it goes out: a receiver that hears of it twice, from
-        // here or from its source, can tell.
+        // The id stays the same, so that a receiver recognizes a duplicate from here or from the source.
         let message = Message::new(DESTINATION, event.content_type.as_str(), event.body.as_slice())
             .idempotency_key(event.delivery_key.as_str());
         Ok(Output::new().note(kind.unwrap_or_else(|| "passed on".to_owned())).message(message))
     }
 }
 
-/// The `type` that the specification recommends for payloads; a payload may have none, or not be JSON.
+/// The `type` that the specification recommends; a payload may lack it, or may not be JSON.
 fn kind(event: &Event) -> Option<String> {
     let payload: Value = serde_json::from_slice(&event.body).ok()?;
     payload["type"].as_str().map(str::to_owned)
 }
 
-/// Whether a type is the pattern, or begins with it up to its `*`.
+/// Whether a type matches a pattern: equal, or with the same beginning up to `*`.
 fn fits(pattern: &str, kind: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => kind.starts_with(beginning),

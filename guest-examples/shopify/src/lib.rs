@@ -21,7 +21,7 @@ impl Connector for Shopify {
         Ok(match topic.as_str() {
             "orders/create" | "orders/paid" => {
                 let Order { id, lines, .. } = event.json()?;
-                // What is not shipped (a gift card, a service) is nobody's to pick.
+                // Gift cards and services are not shipped, so they are not picked.
                 let pick: Vec<Pick> = lines.into_iter().filter(|line| line.requires_shipping).map(Pick::from).collect();
                 if pick.is_empty() {
                     return Ok(Prepared::ignore(format!("order {id} has nothing to ship")));
@@ -39,7 +39,7 @@ impl Connector for Shopify {
                 Prepared::run(Task::Product { shop, product: id, title, listed, variants })
             }
             "products/delete" => Prepared::run(Task::Gone { shop, product: event.json::<Deleted>()?.id }),
-            other => Prepared::ignore(format!("`{other}` is of no interest")),
+            other => Prepared::ignore(format!("`{other}` is not handled")),
         })
     }
 
@@ -60,7 +60,7 @@ impl Connector for Shopify {
     }
 }
 
-/// What is sent, and what `prepare` hands to `run`.
+/// The body of a message; `prepare` hands it to `run`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Task {
@@ -79,7 +79,7 @@ struct Pick {
 #[derive(Debug, Serialize, Deserialize)]
 struct Variant {
     sku: Option<String>,
-    /// As Shopify writes amounts of money: `"19.90"`. A number could lose a cent.
+    /// Text, as Shopify writes it (`"19.90"`): a number could lose a cent.
     price: String,
 }
 

@@ -1,5 +1,4 @@
-//! Stripe: payments and refunds become lines of a ledger, and an invoice that cannot be collected a matter for
-//! collections.
+//! Stripe: payments and refunds become lines of a ledger, and failed invoices go to collections.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ const LEDGER: &str = "ledger";
 const COLLECTIONS: &str = "collections";
 const GRACE_DAYS: u64 = 7;
 const DAY: Duration = Duration::from_secs(86_400);
-/// A warning that comes later than this is of no more use.
+/// A later warning is useless.
 const WARNING_DAYS: u32 = 30;
 
 struct Stripe;
@@ -26,12 +25,12 @@ impl Connector for Stripe {
             "payment_intent.succeeded" => Prepared::run(event.json::<Of<PaymentIntent>>()?.into()),
             "charge.refunded" => Prepared::run(event.json::<Of<Charge>>()?.into()),
             "invoice.payment_failed" => Prepared::run(event.json::<Of<Invoice>>()?.into()),
-            other => Prepared::ignore(format!("`{other}` events are of no interest")),
+            other => Prepared::ignore(format!("`{other}` is not handled")),
         })
     }
 
     fn run(event: &Event, entry: Entry, _: &[Reading]) -> Result<Output, Failure> {
-        // Stripe's own event id: a receiver that sees it again knows it.
+        // Stripe's event id: the receiver recognizes a duplicate by it.
         let message = |destination, suffix: &str| -> Result<Message, Failure> {
             let message = Message::json(destination, &entry)?;
             Ok(message.idempotency_key(format!("{}{suffix}", event.delivery_key)))
@@ -50,7 +49,7 @@ impl Connector for Stripe {
     }
 }
 
-/// What is sent, and what `prepare` hands to `run`. Amounts are in the currency's smallest unit, as Stripe has them.
+/// The body of a message; `prepare` hands it to `run`. Amounts are in the smallest unit of the currency, as in Stripe.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Entry {
@@ -77,7 +76,7 @@ struct Envelope {
 /// An event about an object.
 #[derive(Deserialize)]
 struct Of<T> {
-    /// In seconds since 1970, as Stripe has it.
+    /// In seconds since 1970, as in Stripe.
     created: i64,
     data: Data<T>,
 }

@@ -1,13 +1,13 @@
-// The only way to the host: JSON over fetch, with the token as a bearer, with a time limit.
+// Requests to the host: JSON over fetch, with the bearer token and a time limit.
 
 import { noteClock } from "./format.js";
 import { dropToken, token } from "./session.js";
 
-/** How long one answer may take. What runs packs takes longer. */
+/** Time limits of requests; those that run packs may take longer. */
 const TIMEOUT_MS = 15_000;
 const LONG_TIMEOUT_MS = 310_000;
 
-/** An answer that is an error, in the host's own words; `status` is 0 if there was no answer. */
+/** An error with the message of the host; `status` is 0 if there was no answer. */
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -16,28 +16,28 @@ export class ApiError extends Error {
   }
 }
 
-/** Asks for something. `signal` ends it early. */
+/** GETs a path; `signal` aborts the request. */
 export function get(path, signal) {
   return ask("GET", path, undefined, signal, TIMEOUT_MS);
 }
 
-/** Has something done. */
+/** POSTs to a path. */
 export function post(path, body) {
   return ask("POST", path, body, undefined, LONG_TIMEOUT_MS);
 }
 
-/** `/readyz`, which answers the same with either status. */
+/** `/readyz`, whose answer has the same form with either status. */
 export function readiness(signal) {
   return ask("GET", "/readyz", undefined, signal, TIMEOUT_MS, (answer) => typeof answer.ready === "boolean");
 }
 
-/** A path with those of the parameters that have a value. */
+/** A path with the parameters that have a value. */
 export function withQuery(path, parameters) {
   const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-/** What a page lists, at most. */
+/** The most rows of a page. */
 export const PAGE_ROWS = 50;
 
 async function ask(method, path, body, signal, timeout, isAnswer = () => false) {

@@ -1,11 +1,11 @@
-// Small pictures of numbers. What they show stands beside them in digits.
+// Small charts. Their numbers are shown next to them.
 
 import { h } from "./dom.js";
 
 const WIDTH = 120;
 const HEIGHT = 28;
 
-/** The course of a value: the last ones, scaled to the largest. */
+/** A line of the last values, scaled to the largest. */
 export function sparkline(values, label) {
   const largest = Math.max(...values, 0.001);
   const step = WIDTH / Math.max(values.length - 1, 1);
@@ -25,10 +25,10 @@ export function sparkline(values, label) {
 }
 
 const BAR_WIDTH = 1_000;
-/** What is there at all is seen, however little of the whole it is. */
+/** The least width of a part that is not zero. */
 const SLIVER = 6;
 
-/** How a whole is divided: `parts` are `{ tone, value, name }`. */
+/** A bar of the parts of a whole; `parts` are `{ tone, value, name }`. */
 export function bar(parts, label) {
   const there = parts.filter((part) => part.value > 0);
   const whole = there.reduce((sum, part) => sum + part.value, 0);

@@ -1,23 +1,23 @@
-// Asking before something is done, and saying what came of it.
+// Dialogs that ask before an action and show its result.
 
 import { ApiError } from "./api.js";
 import { h } from "./dom.js";
 
 let afterwards = () => {};
 
-/** What is to happen once a dialog is closed that did something. */
+/** Called after a dialog that ran its action is closed. */
 export function whenDone(callback) {
   afterwards = callback;
 }
 
 /**
- * Asks whether something is to be done, and has it done.
+ * Asks for confirmation, then runs the action.
  *
- * - `title` and `says`: what exactly will happen, and what it means.
- * - `command`: the same, for a terminal.
+ * - `title` and `says`: the action and its consequences.
+ * - `command`: the same action on the command line.
  * - `fields`: `{ name, label, value, words, hint }`; with words it is a choice among `[word, meaning]`.
- * - `label` and `kind`: the button that does it.
- * - `run(values)`: does it, and returns what came of it, for people.
+ * - `label` and `kind`: the button that confirms.
+ * - `run(values)`: runs the action, and returns its result for people.
  */
 export function confirm({ title, says, command, fields = [], label, kind = "primary", run }) {
   const outcome = h("div", { class: "outcome", role: "status", "aria-live": "polite" });
@@ -91,7 +91,7 @@ function fieldOf({ name, label, value = "", words, hint }) {
   );
 }
 
-/** An error in the host's own words. */
+/** An error with the message of the host. */
 function refusal(error) {
   const status = error instanceof ApiError && error.status ? ` (${error.status} ${error.code})` : "";
   return h(

@@ -1,17 +1,17 @@
-// Making elements, and making what is on the page like what was made anew.
+// Creating elements, and updating the page from newly created ones.
 //
-// Text that comes from outside goes through here alone, and only ever as text nodes or attribute values: nothing in the
-// console reads HTML. The page's policy (trusted types) has the browser hold it to that.
+// All text from outside passes through this file, as text nodes or attribute values only: the console parses no HTML.
+// The page's policy (trusted types) makes the browser enforce that.
 
 const SVG = new Set(["svg", "path", "polyline", "rect", "line", "circle"]);
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
-/** What listens on an element, set as a property so that it can be handed on. */
+/** Listeners, set as properties so that an update can copy them. */
 const HANDLERS = ["onclick", "onsubmit", "onchange", "oninput", "onkeydown"];
 
 /**
- * Makes an element. Functions among `properties` listen, `true` is an attribute without a value, and what is null,
- * undefined or false is left out. Children are nodes, texts, numbers, or lists of those.
+ * Creates an element. Functions among `properties` become listeners, `true` becomes an attribute without a value, and
+ * null, undefined and false are left out. Children are nodes, texts, numbers, or lists of those.
  */
 export function h(name, properties, ...children) {
   const element = SVG.has(name) ? document.createElementNS(SVG_NAMESPACE, name) : document.createElement(name);
@@ -33,8 +33,8 @@ function append(element, children) {
 }
 
 /**
- * Makes `from`, which is on the page, like `to`, which was made anew, and changes no more than differs: the focus, a
- * selection, a scrolled table and an opened detail stay as they are.
+ * Updates `from`, which is on the page, to equal `to`, which is new, and changes only differences: focus, selection,
+ * scroll position and opened details stay.
  */
 export function morph(from, to) {
   if (from.nodeName !== to.nodeName || keyOf(from) !== keyOf(to)) {
@@ -46,7 +46,7 @@ export function morph(from, to) {
     return;
   }
   if (from.nodeType !== Node.ELEMENT_NODE) return;
-  // What somebody is writing into is theirs.
+  // The field that the user is typing in stays as it is.
   const isTheirs = from === document.activeElement && from.matches("input, textarea, select");
   if (!isTheirs) morphAttributes(from, to);
   for (const handler of HANDLERS) if (from[handler] !== to[handler]) from[handler] = to[handler];
@@ -58,7 +58,7 @@ function morphAttributes(from, to) {
     if (from.getAttribute(name) !== value) from.setAttribute(name, value);
   }
   for (const { name } of [...from.attributes]) {
-    // Who opened a detail shuts it.
+    // The user opens and closes details.
     const isOpened = name === "open" && from.nodeName === "DETAILS";
     if (!to.hasAttribute(name) && !isOpened) from.removeAttribute(name);
   }
@@ -84,7 +84,7 @@ function morphChildren(from, to) {
   }
 }
 
-/** What tells a row from its neighbours, so that it keeps its element when others come before it. */
+/** The key of a row: with it, a row keeps its element when others are inserted before it. */
 function keyOf(node) {
   return node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null;
 }

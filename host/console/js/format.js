@@ -1,14 +1,14 @@
-// Times, sizes, counts and ids as people read them.
+// Times, sizes, counts, names and ids as people read them.
 
-/** How far the host's clock is ahead of this machine's, in milliseconds: “ago” is said by the host's. */
+/** Milliseconds by which the host's clock is ahead of this machine's; relative times use the host's. */
 let ahead = 0;
 
-/** Takes note of the host's clock, which every answer tells in whole seconds. */
+/** Notes the host's clock, which every answer has in whole seconds. */
 export function noteClock(date) {
   const host = Date.parse(date ?? "");
   if (Number.isNaN(host)) return;
   const seen = host - Date.now();
-  // Less than what rounding and the way here account for is no difference.
+  // A difference within rounding and network delay is none.
   ahead = Math.abs(seen) < 2_000 ? 0 : seen;
 }
 
@@ -36,7 +36,7 @@ export function span(milliseconds) {
   return rest > 0 && count < 10 ? `${count} ${unit} ${rest} ${next[0]}` : `${count} ${unit}`;
 }
 
-/** How long ago a time is, or how far ahead. */
+/** The distance of a time from now: `5 s ago`, `in 2 h`. */
 export function relative(time) {
   const difference = now() - Date.parse(time);
   if (Math.abs(difference) < 1_000) return "now";
@@ -51,7 +51,7 @@ export function absolute(time) {
 
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** Bytes in the largest unit of which there is one. */
+/** A size in the largest unit that gives at least 1. */
 export function bytes(count) {
   let size = count;
   let unit = 0;
@@ -64,30 +64,35 @@ export function bytes(count) {
 
 const COUNT = new Intl.NumberFormat("en", { useGrouping: true });
 
-/** A count with its thousands apart. */
+/** A count with thousands separators. */
 export function count(value) {
   return COUNT.format(value);
 }
 
-/** So many a second, with as many digits as say something. */
+/** A rate per second, with significant digits only. */
 export function rate(perSecond) {
   if (perSecond === 0) return "0";
   if (perSecond < 0.1) return "< 0.1";
   return perSecond < 10 ? perSecond.toFixed(1) : count(Math.round(perSecond));
 }
 
-/** One of something, or many. */
+/** A generation as on the command line: `orders@3`. */
+export function generation({ pack, generation }) {
+  return `${pack}@${generation}`;
+}
+
+/** A count with its noun in the singular or the plural. */
 export function plural(value, one, many) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** The beginning and the end of an id: the beginning is a time, which neighbours share. */
+/** The beginning and the end of an id: ids of about the same time begin alike. */
 export function short(id) {
   const [prefix, digits] = id.split("_");
   return digits && digits.length > 12 ? `${prefix}_${digits.slice(0, 4)}…${digits.slice(-6)}` : id;
 }
 
-/** A text as JSON with line breaks; none, if it is no JSON object or list. */
+/** A text as indented JSON; null unless it is a JSON object or list. */
 export function prettyJson(text) {
   try {
     const value = JSON.parse(text);

@@ -1,4 +1,4 @@
-// The frame around every view: where one is, how the host is, where one can go.
+// The frame around every view: navigation, the state of the host, and the search for ids.
 
 import { h } from "./dom.js";
 import { placeOf } from "./parts.js";
@@ -7,7 +7,7 @@ import { dropToken, isSignedIn, nextTheme, theme, version } from "./session.js";
 
 /** The parts of the page that change. */
 export class Frame {
-  /** Where views are shown. */
+  /** The place of views. */
   main = h("main", { id: "main", tabindex: "-1" });
   #trouble = h("div", { class: "trouble", role: "status", "aria-live": "polite" });
   #ready = h("a", { href: "#/", class: "badge tone-quiet readiness" }, "…");
@@ -15,7 +15,7 @@ export class Frame {
   #pause = h("button", { type: "button", class: "small" }, "Pause");
   #places = new Map();
 
-  /** `onRefresh` asks at once, `onPause` turns asking by itself on and off, and says whether it is off. */
+  /** `onRefresh` refreshes at once; `onPause` turns automatic refreshes on or off, and returns whether they are off. */
   constructor({ onRefresh, onPause }) {
     this.#pause.onclick = () => {
       const isPaused = onPause();
@@ -49,7 +49,7 @@ export class Frame {
     document.addEventListener("keydown", (event) => onKey(event, onRefresh));
   }
 
-  /** Marks where one is. */
+  /** Marks the present place in the navigation. */
   goTo(place, title) {
     document.title = `${title} · Forebay`;
     for (const [path, anchor] of this.#places) {
@@ -61,7 +61,7 @@ export class Frame {
     }
   }
 
-  /** Says whether the host does its work, and when it was last asked. */
+  /** Shows whether the host is ready, and the time of the last answer. */
   show(readiness) {
     this.#ready.className = `badge readiness tone-${readiness.ready ? "good" : "bad"}`;
     this.#ready.replaceChildren(
@@ -72,7 +72,7 @@ export class Frame {
     this.#trouble.replaceChildren();
   }
 
-  /** Says that what is shown may be out of date, and why. */
+  /** Shows that the view may be out of date, and why. */
   fail(error, pause) {
     const again =
       error.status === 404 || error.status === 400
@@ -107,7 +107,7 @@ function mark() {
   );
 }
 
-/** Leads from an id to what it names. */
+/** Opens the view of an id. */
 function search() {
   const input = h("input", {
     type: "search",
@@ -154,7 +154,7 @@ function footer() {
   );
 }
 
-/** `/` goes to the field for ids, `r` asks now. */
+/** `/` focuses the field for ids, `r` refreshes. */
 function onKey(event, onRefresh) {
   const isWriting = event.target instanceof Element && event.target.matches("input, textarea, select");
   if (isWriting || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

@@ -1,4 +1,4 @@
-// The console: asks the host about what the address names, shows it, and keeps it fresh.
+// The console: shows the view that the address names, and keeps it fresh.
 
 import { get, readiness } from "./api.js";
 import { whenDone } from "./dialog.js";
@@ -46,13 +46,13 @@ function begin() {
   refresher.now();
 }
 
-/** What a view makes of the host's answers. */
+/** Renders a view from the host's answers. */
 async function draw(route, signal, ready) {
   if (!route) return [heading("No such view"), emptyState("Choose one from the navigation.")];
   return route.view({ id: route.id, path: route.path, query: route.query, ready, get: (path) => get(path, signal) });
 }
 
-/** Puts a view on the page: one that was there is changed, another one takes its place, the focus on its heading. */
+/** Puts a view on the page: the same view is updated in place, another one replaces it and focuses its heading. */
 function show(frame, view, isOther) {
   frame.main.removeAttribute("aria-busy");
   const wanted = h("main", { id: "main", tabindex: "-1" }, view);
@@ -64,7 +64,7 @@ function show(frame, view, isOther) {
   frame.main.querySelector("h1")?.focus({ preventScroll: true });
 }
 
-/** Asks for the token, in place of everything else. `said` is why one that was given is of no use. */
+/** Asks for the token instead of any view; `said` is why the previous token was refused. */
 function askForToken(said) {
   document.querySelector("dialog")?.remove();
   const input = h("input", {

@@ -1,4 +1,4 @@
-// What views are put together from.
+// Parts of views.
 
 import { h } from "./dom.js";
 import { absolute, bytes, prettyJson, relative, short } from "./format.js";
@@ -22,7 +22,7 @@ export function time(value) {
 
 const PLACES = { evt: "events", wi: "work-items", msg: "messages" };
 
-/** Where a thing is shown, by its id; none, if the id is of no kind that is shown. */
+/** The address of the view of an id; null if its kind has no view. */
 export function placeOf(id) {
   const place = PLACES[id.split("_")[0]];
   return place ? `#/${place}/${encodeURIComponent(id)}` : null;
@@ -55,7 +55,7 @@ export function wholeId(id) {
   );
 }
 
-/** The head of a view: what it is about, where it stands, what can be done. */
+/** The head of a view: its title, state, description and actions. */
 export function heading(title, { state, about, actions } = {}) {
   const buttons = (actions ?? []).filter(Boolean);
   return h(
@@ -109,22 +109,22 @@ export function table(label, columns, rows, keyOf, empty) {
   );
 }
 
-/** Nothing is there: what that means, and what to do. */
+/** The text in place of an empty table. */
 export function emptyState(text) {
   return h("p", { class: "empty" }, text);
 }
 
-/** Something that must be read. */
+/** A notice. */
 export function notice(tone, ...children) {
   return h("div", { class: `notice tone-${tone}`, role: tone === "bad" ? "alert" : null }, ...children);
 }
 
-/** A button of a small or a large matter: `plain`, `primary` or `danger`. */
+/** A button: `plain`, `primary` or `danger`. */
 export function button(text, kind, onclick) {
   return h("button", { type: "button", class: kind, onclick }, text);
 }
 
-/** The headers of a request. A credential's value is never told. */
+/** The headers of a request, without the values of credentials. */
 export function headers(list, empty) {
   const value = (header) =>
     header.value === null ? h("span", { class: "none" }, "not shown: a credential") : h("code", null, header.value);
@@ -140,7 +140,7 @@ export function headers(list, empty) {
   );
 }
 
-/** A body: as JSON with line breaks where it is that, and always as it came. */
+/** A body: as indented JSON if possible, and as it came. */
 export function body(content, type) {
   const whole = content.truncated ? "the beginning is shown" : null;
   const about = [type, bytes(content.bytes), content.encoding === "base64" ? "in base64" : null, whole]
@@ -191,7 +191,7 @@ export function filters(path, query, fields) {
   const isFiltered = fields.some(({ name }) => query.get(name));
   return h(
     "form",
-    // Another address is another form: what was written for the one before is no matter of this one.
+    // Another address is another form: it does not keep the text of the previous one.
     { class: "filters", onsubmit: submit, role: "search", "data-key": `filters ${query}` },
     fields.map((field) => h("label", null, h("span", null, field.label), input(field))),
     h("button", { type: "submit" }, "Filter"),
@@ -199,7 +199,7 @@ export function filters(path, query, fields) {
   );
 }
 
-/** Leads to the next page of a listing, and back to its beginning. */
+/** Links to the next page of a listing, and to its beginning. */
 export function pager(path, query, next) {
   const at = (after) => {
     const parameters = new URLSearchParams(query);

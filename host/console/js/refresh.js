@@ -1,13 +1,13 @@
-// When the host is asked again: a while after its last answer, never twice at once, not while nobody looks.
+// Refreshes: some time after the last answer, one at a time, and only while the page is visible.
 
 import { ApiError } from "./api.js";
 
-/** From an answer to the next question. */
+/** From an answer to the next refresh. */
 const PAUSE_MS = 4_000;
-/** After errors, twice as long each time, up to this. */
+/** After errors, the pause doubles up to this. */
 const PAUSE_MAX_MS = 30_000;
 
-/** Asks again and again. */
+/** Refreshes repeatedly. */
 export class Refresher {
   #work;
   #failed;
@@ -16,26 +16,26 @@ export class Refresher {
   #failures = 0;
   #isPaused = false;
 
-  /** `work(signal)` asks and shows; `failed(error, again)` says what went wrong and when it is asked again. */
+  /** `work(signal)` refreshes; `failed(error, again)` shows the error and the time of the next refresh. */
   constructor(work, failed) {
     this.#work = work;
     this.#failed = failed;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.stop() : this.now()));
   }
 
-  /** Whether it only asks when it is told to. */
+  /** Whether automatic refreshes are off. */
   get isPaused() {
     return this.#isPaused;
   }
 
-  /** Goes on, or waits to be told to. */
+  /** Turns automatic refreshes on or off. */
   set isPaused(value) {
     this.#isPaused = value;
     if (value) this.stop();
     else this.now();
   }
 
-  /** Ends what is being asked. */
+  /** Aborts the running refresh. */
   stop() {
     clearTimeout(this.#timer);
     this.#timer = null;
@@ -43,7 +43,7 @@ export class Refresher {
     this.#controller = null;
   }
 
-  /** Asks now; what was being asked is of no more use. */
+  /** Refreshes now, and aborts a running refresh. */
   async now() {
     this.stop();
     const controller = (this.#controller = new AbortController());

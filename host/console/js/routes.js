@@ -1,4 +1,4 @@
-// Which view an address shows. Addresses are kept behind `#`, so that they can be noted and loaded again.
+// The views of addresses. An address is kept after `#`, so that it can be bookmarked and reloaded.
 
 import { event } from "./views/event.js";
 import { events } from "./views/events.js";
@@ -11,7 +11,7 @@ import { queue } from "./views/queue.js";
 import { shards } from "./views/shards.js";
 import { workItem } from "./views/work-item.js";
 
-/** What the navigation offers, in its order. */
+/** The navigation, in its order. */
 export const PLACES = [
   { path: "/", name: "Overview" },
   { path: "/events", name: "Events" },
@@ -22,7 +22,7 @@ export const PLACES = [
   { path: "/packs", name: "Packs" },
 ];
 
-/** `:id` stands for a part of the path. `place` is what the navigation marks. */
+/** `:id` stands for a part of the path; `place` is the entry of the navigation. */
 const ROUTES = [
   { pattern: "/", view: overview, place: "/", title: "Overview" },
   { pattern: "/events", view: events, place: "/events", title: "Events" },
@@ -37,7 +37,7 @@ const ROUTES = [
   { pattern: "/packs", view: packs, place: "/packs", title: "Packs" },
 ];
 
-/** The route of the address that is shown, with what its path and its query say; none, if no view has it. */
+/** The route of the present address, with its id and query; null if no view has it. */
 export function currentRoute() {
   const address = location.hash.slice(1) || "/";
   const [path, query = ""] = splitOnce(address, "?");
@@ -48,7 +48,7 @@ export function currentRoute() {
   return null;
 }
 
-/** The part that `:id` stands for, or an empty text if there is none; null if the path is another. */
+/** The part in place of `:id`, or an empty text without one; null if the path does not match. */
 function match(pattern, path) {
   const wanted = pattern.split("/");
   const given = path.split("/");

@@ -1,10 +1,10 @@
-// What this tab and this browser remember: the token until the tab is closed, the theme for good.
+// State of the browser: the token until the tab is closed, and the theme for good.
 
 const TOKEN = "forebay.token";
 const THEME = "forebay.theme";
 const THEMES = ["auto", "light", "dark"];
 
-/** The bearer token of this tab; none, if it has not been given. */
+/** The bearer token of this tab; null if none was given. */
 export function token() {
   return sessionStorage.getItem(TOKEN);
 }
@@ -19,7 +19,7 @@ export function dropToken() {
   sessionStorage.removeItem(TOKEN);
 }
 
-/** Whether somebody has to sign in before anything can be asked. */
+/** Whether the user must sign in first. */
 export function mustSignIn() {
   return asksForToken() && token() === null;
 }
@@ -37,7 +37,7 @@ function meta(name) {
   return document.querySelector(`meta[name="${name}"]`)?.content ?? "";
 }
 
-/** Whether somebody can sign out. */
+/** Whether the user can sign out. */
 export function isSignedIn() {
   return asksForToken() && token() !== null;
 }
@@ -48,7 +48,7 @@ export function theme() {
   return THEMES.includes(kept) ? kept : "auto";
 }
 
-/** Takes the next theme. */
+/** Changes to the next theme. */
 export function nextTheme() {
   const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length];
   localStorage.setItem(THEME, next);
@@ -56,7 +56,7 @@ export function nextTheme() {
   return next;
 }
 
-/** Has the page look as was chosen. */
+/** Applies the theme to the page. */
 export function applyTheme() {
   document.documentElement.dataset.theme = theme();
 }

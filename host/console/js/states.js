@@ -1,6 +1,6 @@
-// States, in words and tones. A tone never speaks alone: the word stands beside it.
+// States as words and tones. A tone is always shown with its word.
 
-/** How each word of the API is taken: `good`, `busy`, `info`, `warn`, `bad`, `doubt` or `quiet`. */
+/** The tone of each word of the API: `good`, `busy`, `info`, `warn`, `bad`, `doubt` or `quiet`. */
 const TONES = {
   // Work items, and how they stand in a queue.
   ready: "info",
@@ -52,7 +52,7 @@ const TONES = {
   unknown: "quiet",
 };
 
-/** The states of work items and of messages, in the order in which things move. */
+/** The states of work items and of messages, in their order. */
 export const WORK_STATES = ["ready", "delayed", "blocked", "processing", "done", "dead"];
 export const MESSAGE_STATES = [
   "scheduled",
@@ -66,17 +66,17 @@ export const MESSAGE_STATES = [
   "dead",
 ];
 
-/** The tone of a word; a word that is not known is quiet. */
+/** The tone of a word; an unknown word is quiet. */
 export function toneOf(word) {
   return Object.hasOwn(TONES, word) ? TONES[word] : "quiet";
 }
 
-/** A circuit says the opposite of a gate: a closed one is well. */
+/** The tone of a circuit: a closed one is good, unlike a closed gate. */
 export function circuitTone(circuit) {
   return { closed: "good", open: "bad" }[circuit] ?? "warn";
 }
 
-/** A word of the API as words. */
+/** A word of the API with spaces. */
 export function wordsOf(word) {
   return word.replaceAll("_", " ");
 }

@@ -1,4 +1,4 @@
-//! Who may ask, and how many at once.
+//! Access to the admin listener: the token, the origin of a request, and limits on concurrency and time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,27 +16,26 @@ use super::error::ApiError;
 use super::visitors::Visitor;
 use crate::secrets::Secret;
 
-/// Requests that are worked on at once; the next one is answered `503`. Probes are not among them.
+/// Concurrent requests; the next one is answered `503`. Probes do not count.
 pub(super) const REQUESTS_MAX: usize = 32;
-/// How long one request may take.
+/// Time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one may take that reads, compiles or runs packs, or moves their work.
+/// Time for a request that reads, compiles or runs packs, or moves their work.
 const PACK_REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// What begins the paths of those.
+/// Beginning of the paths of such requests.
 const PACK_PATHS: &str = "/api/v1/packs";
-/// What ends the paths of those that run events again.
+/// End of the paths that re-run events.
 const VERIFY_PATH: &str = "/verify";
-/// What anybody may ask who reaches the listener: probes carry no token. However many ask, they cost no more than one
-/// does.
+/// Paths without a token: probes carry none. Many of them cost no more than one.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
-/// How a browser tells which of its pages a request is from.
+/// The header in which a browser says where a request comes from.
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// Who asks is an operator: with the token, or on this machine if there is none. An extension of such requests.
+/// Extension of a request from an operator: it has the token, or comes from this machine if there is no token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operator;
 
-/// The door of the admin listener.
+/// The check in front of the admin listener.
 pub(super) struct Gate {
     token: Option<Secret>,
     permits: Semaphore,
@@ -47,7 +46,7 @@ impl Gate {
         Self { token, permits: Semaphore::new(REQUESTS_MAX) }
     }
 
-    /// Whether it is an operator who asks. `None` if it does not matter.
+    /// Whether the request is an operator's; `None` if it does not matter.
     fn admit(&self, is_open: bool, headers: &HeaderMap) -> Result<Option<Operator>, ApiError> {
         match &self.token {
             None => check_local(headers, is_open).map(|()| Some(Operator)),
@@ -60,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Lets a request pass, or answers it.
+/// Lets a request pass, or refuses it.
 pub(super) async fn guard(
     State(gate): State<Arc<Gate>>,
     Extension(visitor): Extension<Arc<Visitor>>,
@@ -104,9 +103,9 @@ fn check_token(token: &Secret, headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Without a token, being on this machine is what counts. A browser on this machine runs pages from elsewhere: their
-/// own name in `Host` (rebound to loopback), their origin, and what the browser says of where a request is from give
-/// them away. A page of another server on this machine is from elsewhere, too.
+/// Checks that a request without a token comes from this machine and not from a foreign page in its browser. A foreign
+/// page shows in `Host` (its name, rebound to loopback), in `Origin`, and in `Sec-Fetch-Site`. Pages of other servers
+/// on this machine are foreign too.
 fn check_local(headers: &HeaderMap, is_open: bool) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let origin = headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default());
@@ -114,13 +113,13 @@ fn check_local(headers: &HeaderMap, is_open: bool) -> Result<(), ApiError> {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     let is_local = host.is_some_and(is_loopback);
     let is_own_page = origin_host.is_none_or(|origin| host.is_some_and(|host| host.eq_ignore_ascii_case(origin)));
-    // What is open may be linked to from anywhere.
+    // Any page may link to an open path.
     let is_own_site = is_open || matches!(site, None | Some(b"same-origin" | b"none"));
     if is_local && is_own_page && is_own_site { Ok(()) } else { Err(ApiError::ForeignHost) }
 }
 
-/// What browsers are told of every answer: it is what it says it is, for this origin alone; and, unless the answer says
-/// otherwise itself, nobody keeps it.
+/// Tells browsers to trust the content type, to keep the answer to this origin, and not to store it unless the answer
+/// itself allows that.
 pub(super) async fn for_browsers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -1,16 +1,15 @@
-//! The operators' console: a page with its scripts and styles, all of them in this binary.
+//! The console: a page with its scripts and styles, embedded in this binary.
 //!
 //! ```text
-//!  /, /console             lead to
-//!  /console/               the page: asked for anew each time, by its tag
-//!  /console/files/{all}/…  what it consists of: kept for good, since `all` says what is in all of them
+//!  /, /console             redirect to
+//!  /console/               the page: validated by its tag each time
+//!  /console/files/{all}/…  its files: cached for good, because `all` is a digest over all of them
 //! ```
 //!
 //! Invariants:
-//! - The files are the same for everybody and say nothing of this host, so no token is asked for. What they show they
-//!   ask the API for, like any other client.
-//! - The page runs no script and no style but those files, talks to nobody but this listener, and stands in nobody's
-//!   frame ([`POLICY`]).
+//! - The files are public and say nothing about this host, so they need no token. Their data comes from the API, as it
+//!   does for any other client.
+//! - The page runs only these scripts and styles, connects only to this listener, and cannot be framed ([`POLICY`]).
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -26,17 +25,17 @@ use sha2::{Digest, Sha256};
 use super::AdminParts;
 use super::error::ApiError;
 
-/// Where the page is.
+/// Path of the page.
 const PAGE: &str = "/console/";
-/// What the page may do. Trusted types are for scripts that write HTML; there are none, so there is none.
+/// Content security policy of the page. No script writes HTML, so no trusted type is allowed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
     trusted-types 'none'";
-/// What stands in the page for where its files are, for the version, and for whether a token is asked for.
+/// Placeholders in the page: the folder of its files, the version, and whether a token is needed.
 const FILES_AT: &str = "{files}";
 const VERSION: &str = "{version}";
 const TOKEN: &str = "{token}";
-/// Digits of a digest that tell one version of the files from another.
+/// Digits of a digest in a tag.
 const TAG_DIGITS: usize = 16;
 
 /// A file of the console.
@@ -57,7 +56,7 @@ macro_rules! files {
 /// The page itself.
 const INDEX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/console/index.html"));
 
-/// Everything that it consists of.
+/// The files of the page.
 const FILES: &[File] = files![
     "icon.svg",
     "css/tokens.css",
@@ -102,12 +101,12 @@ const FILES: &[File] = files![
 pub(super) struct Console {
     page: Bytes,
     page_tag: HeaderValue,
-    /// What tells this version of the files from all others.
+    /// Digest over all files.
     files_tag: String,
 }
 
 impl Console {
-    /// `asks_for_token` says whether the listener does.
+    /// The console of a listener that needs a token, or needs none.
     pub(super) fn new(asks_for_token: bool) -> Self {
         let files_tag = tag(FILES.iter().flat_map(|file| [file.name.as_bytes(), file.bytes]));
         let page = INDEX
@@ -120,7 +119,7 @@ impl Console {
     }
 }
 
-/// Where the console of a listener is. One that listens everywhere is on this machine, too.
+/// URL of the console of a listener; `localhost` if it listens on all addresses.
 pub fn url(admin: SocketAddr) -> String {
     match admin.ip().is_unspecified() {
         true => format!("http://localhost:{}{PAGE}", admin.port()),
@@ -135,7 +134,7 @@ pub(super) fn routes() -> impl Iterator<Item = (&'static str, MethodRouter<Admin
         .into_iter()
 }
 
-/// Whether a path is one of the console's.
+/// Whether a path belongs to the console.
 pub(super) fn is_path(path: &str) -> bool {
     matches!(path, "/" | "/console") || path.starts_with(PAGE)
 }
@@ -177,7 +176,7 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// The beginning of a digest over these parts, each with its length before it.
+/// The beginning of a digest over `parts`, each preceded by its length.
 fn tag<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
     let mut digest = Sha256::new();
     for part in parts {
@@ -192,7 +191,7 @@ fn tag<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
     tag
 }
 
-/// The names of the files that are embedded, for a test that compares them with the folder.
+/// Names of the embedded files, for a test that compares them with the folder.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
     FILES.iter().map(|file| file.name).collect()

@@ -1,4 +1,4 @@
-//! Destinations: what they are, setting and removing them while hosts run.
+//! Destinations: listing them, and setting and removing them while hosts run.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -24,8 +24,8 @@ pub(super) async fn list(
 ) -> Result<Json<wire::Destinations>, ApiError> {
     parameters.finish()?;
     let (book, _) = serving(&parts)?;
-    let destinations = book.entries().await?.into_iter().map(wire::DestinationOf::from).collect();
-    Ok(Json(wire::Destinations { destinations }))
+    let items = book.entries().await?.into_iter().map(wire::DestinationOf::from).collect();
+    Ok(Json(wire::Destinations { items }))
 }
 
 pub(super) async fn show(
@@ -40,7 +40,7 @@ pub(super) async fn show(
     Ok(Json(wire::DestinationOf { pending: Some(pending.into()), ..wire::DestinationOf::from(entry) }))
 }
 
-/// Has it be as the body says, and nothing that was set before count.
+/// Sets all keys: those that the body lacks get their defaults.
 pub(super) async fn put(
     State(parts): State<AdminParts>,
     PathId(name): PathId<DestinationName>,
@@ -50,7 +50,7 @@ pub(super) async fn put(
     set(&parts, name, parameters, body, |_, wished| wished).await
 }
 
-/// Has the keys of the body be as it says, and the others as they were; a key that is null is as if it were not set.
+/// Sets the keys in the body and keeps the others. A null key gets its default.
 pub(super) async fn patch(
     State(parts): State<AdminParts>,
     PathId(name): PathId<DestinationName>,
@@ -100,8 +100,8 @@ async fn set(
         let pending = parts.store.pending_of(&name).await?;
         if pending.messages > 0 || pending.more {
             return Err(ApiError::Pending(format!(
-                "{} for `{name}`, in the order in which they were emitted, and `ordering` would be another: wait until they \
-                 are gone, or say reorder=true (--reorder), which has every index of a shard that knows them built again",
+                "{} for `{name}` in the order of their emission, which the new `ordering` would change: wait until they \
+                 are gone, or use reorder=true (--reorder), which rebuilds the indexes of their shards",
                 wait(pending)
             )));
         }
@@ -113,7 +113,7 @@ async fn set(
     Ok(Json(wire::DestinationSet { destination: entry.into(), notes }))
 }
 
-/// Has it be called no more.
+/// Removes a destination that was set.
 pub(super) async fn remove(
     State(parts): State<AdminParts>,
     PathId(name): PathId<DestinationName>,
@@ -127,7 +127,7 @@ pub(super) async fn remove(
     let row = row_of(&book, &name).await?;
     let row = row.ok_or_else(|| if configured { ApiError::Configured(name.to_string()) } else { no_such(&name) })?;
     let pending = parts.store.pending_of(&name).await?;
-    // What the configuration has goes on being called.
+    // A destination of the configuration is still called after that.
     let is_waited_for = !configured && (pending.messages > 0 || pending.more);
     let wish = match (is_waited_for, row.removed) {
         (false, _) => DestinationWish::Forget,
@@ -135,8 +135,8 @@ pub(super) async fn remove(
         (true, false) if waits => DestinationWish::Remove,
         (true, false) => {
             return Err(ApiError::Pending(format!(
-                "{} for `{name}`: say pending=wait (--pending wait) to remove it all the same (they go on waiting, until it is set again), or \
-                 let them be sent or cancel them first",
+                "{} for `{name}`: let them be sent, cancel them, or remove it with pending=wait (--pending wait), and they \
+                 wait until it is set again",
                 wait(pending)
             )));
         }
@@ -158,7 +158,7 @@ async fn find(book: &DestinationBook, name: &DestinationName) -> Result<Option<D
     Ok(book.entries().await?.into_iter().find(|entry| entry.name == *name))
 }
 
-/// What is set under a name.
+/// The row of a name.
 async fn row_of(book: &DestinationBook, name: &DestinationName) -> Result<Option<DestinationRow>, ApiError> {
     Ok(find(book, name).await?.and_then(|entry| entry.set))
 }
@@ -178,7 +178,7 @@ async fn change(
         }
         DestinationChanged::NotFound => Err(no_such(name)),
         DestinationChanged::TooMany => {
-            Err(ApiError::Stale("there are as many destinations as there may be".to_owned()))
+            Err(ApiError::Stale("the number of destinations has reached its limit".to_owned()))
         }
     }
 }
@@ -187,11 +187,11 @@ fn no_such(name: &DestinationName) -> ApiError {
     ApiError::NotFound { what: format!("destination `{name}`") }
 }
 
-/// `1 message waits`, in the numbers that there are.
+/// `1 message waits`, `3 messages wait`, ….
 fn wait(pending: Pending) -> String {
     match pending {
         Pending { messages: PENDING_COUNTED_MAX.., .. } => format!("more than {PENDING_COUNTED_MAX} messages wait"),
-        Pending { messages, more: true } => format!("{messages} messages and perhaps more wait"),
+        Pending { messages, more: true } => format!("at least {messages} messages wait"),
         Pending { messages: 1, .. } => "1 message waits".to_owned(),
         Pending { messages, .. } => format!("{messages} messages wait"),
     }

@@ -1,4 +1,4 @@
-//! The API's errors, and how each is answered: `{"error":{"code":"…","message":"…"}}`.
+//! The API's errors and their answers: `{"error":{"code":"…","message":"…"}}`.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -11,22 +11,22 @@ use crate::model::work_item::WorkState;
 use crate::store::StoreError;
 use crate::supervise::RolloutError;
 
-/// Why a request was not done, divided by what the caller can do about it.
+/// The error of a request, divided by what the caller can do about it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    /// The request cannot be understood; the text names the parameter.
+    /// The request is malformed; the text names the parameter.
     #[error("{0}")]
     Invalid(String),
     /// The token is missing or wrong.
     #[error("send the admin token: Authorization: Bearer …")]
     Unauthorized,
-    /// Without a token, only what names this machine by a loopback name is answered.
+    /// Without a token, only requests to a loopback name are answered.
     #[error("without a token only requests to localhost or a loopback address are answered")]
     ForeignHost,
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("there is no {what}")]
     NotFound {
-        /// What was asked for.
+        /// Its name.
         what: String,
     },
     /// The path exists, with another method.
@@ -35,69 +35,69 @@ pub(super) enum ApiError {
     /// The body is too large.
     #[error("the body is larger than {bytes_max} bytes")]
     TooLarge {
-        /// What is taken.
+        /// The limit.
         bytes_max: usize,
     },
-    /// Publish Admission came first, the message had ended, or an attempt of it may have arrived.
+    /// The message is being published, has ended, or may have arrived by an earlier attempt.
     #[error("it is too late: {}", too_late(.0))]
     TooLate(TooLate),
-    /// Only a dead message is sent again.
-    #[error("the message is {}, not dead: there is nothing to send again", .0.as_str())]
+    /// Only a dead message can be redriven.
+    #[error("the message is {}: only a dead message can be redriven", .0.as_str())]
     NotDead(MessageState),
-    /// It is of no more use.
+    /// The message has expired.
     #[error("the message expired at {0} and is not sent again")]
     Expired(String),
-    /// Only an uncertain message is settled by an operator.
-    #[error("the message is {}, not uncertain: there is nothing to resolve", .0.as_str())]
+    /// Only an uncertain message can be resolved.
+    #[error("the message is {} and none of its attempts is uncertain: there is nothing to resolve", .0.as_str())]
     NotUncertain(MessageState),
-    /// Only a dead WorkItem that holds up its lane can be skipped.
-    #[error("the work item is {} and holds up no lane by being dead", .0.as_str())]
+    /// Only a dead head of a lane can be skipped.
+    #[error("the work item is {}: only a dead work item that holds up its lane can be skipped", .0.as_str())]
     NotSkippable(WorkState),
-    /// Only what has ended can be replayed.
-    #[error("the work item is {} and has not ended: there is nothing to replay yet", .0.as_str())]
+    /// Only a finished WorkItem can be replayed.
+    #[error("the work item is {}: only a work item that is done or dead can be replayed", .0.as_str())]
     NotFinished(WorkState),
-    /// No claim takes it now, whoever asks.
+    /// No host can claim it now.
     #[error("the work item is {} and cannot be claimed now: {why}", .state.as_str())]
     NotClaimable {
-        /// Where it stands.
+        /// Its state.
         state: WorkState,
         /// What has to happen first.
         why: String,
     },
-    /// It could be claimed, but not here and now.
-    #[error("nothing was claimed: {0}; ask again")]
+    /// It can be claimed, but not now and on this host.
+    #[error("nothing was claimed: {0}; retry")]
     NotNow(String),
-    /// The older protocol replayed the Event: it gets no second child.
-    #[error("an executor of the older protocol replayed its event at {0}, so it is not replayed again")]
-    Fenced(String),
-    /// Messages wait for what would not be there any more, or for something else then.
+    /// An older host replayed the Event in place: its WorkItems are not replayed.
+    #[error("an older host replayed the event at {0}, so its work items are not replayed again")]
+    OlderReplay(String),
+    /// Pending messages would lose their destination or their order.
     #[error("{0}")]
     Pending(String),
-    /// It was changed by somebody else, or is not there, or there are too many.
+    /// The destination has another version, or there are too many.
     #[error("nothing was changed: {0}")]
     Stale(String),
-    /// The configuration has it.
+    /// The destination comes from the configuration.
     #[error("destination `{0}` is in this host's configuration: change it there, and restart")]
     Configured(String),
-    /// Too many ask at once.
-    #[error("too many requests at once: try again in a second")]
+    /// Too many requests at once.
+    #[error("too many requests at once: retry in a second")]
     Busy,
     /// The request took too long.
-    #[error("the request took too long: ask for less, or see `forebay doctor`")]
+    #[error("the request took too long: ask for less, or run `forebay doctor`")]
     TooSlow,
-    /// The host does not serve yet, or no longer.
-    #[error("the host is starting or stopping: ask again when it serves (/readyz says so)")]
+    /// The host is starting or stopping.
+    #[error("the host is starting or stopping: retry when /readyz says that it is ready")]
     NotServing,
-    /// The generation that serves was not changed.
+    /// The active generation was not changed.
     #[error(transparent)]
     Rollout(RolloutError),
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl ApiError {
-    /// What kind of error it is: its word and its status.
+    /// Its code.
     pub(super) fn code(&self) -> Code {
         match self {
             ApiError::Invalid(_) => error_codes::INVALID,
@@ -114,7 +114,7 @@ impl ApiError {
             ApiError::NotFinished(_) => error_codes::NOT_FINISHED,
             ApiError::NotClaimable { .. } => error_codes::NOT_CLAIMABLE,
             ApiError::NotNow(_) => error_codes::NOT_NOW,
-            ApiError::Fenced(_) => error_codes::OLDER_REPLAY,
+            ApiError::OlderReplay(_) => error_codes::OLDER_REPLAY,
             ApiError::Pending(_) => error_codes::MESSAGES_WAIT,
             ApiError::Stale(_) => error_codes::CHANGED_MEANWHILE,
             ApiError::Configured(_) => error_codes::CONFIGURED,
@@ -141,7 +141,7 @@ impl ApiError {
             | ApiError::NotFound { .. }
             | ApiError::Method
             | ApiError::TooLarge { .. }
-            | ApiError::Fenced(_)
+            | ApiError::OlderReplay(_)
             | ApiError::Pending(_)
             | ApiError::Stale(_)
             | ApiError::Configured(_)
@@ -156,7 +156,7 @@ impl ApiError {
     }
 }
 
-/// Why it is too late, in words.
+/// Why it is too late, as part of a sentence.
 fn too_late(too_late: &TooLate) -> String {
     match too_late {
         TooLate::Stands(MessageState::Uncertain) => {

@@ -1,4 +1,4 @@
-//! Events: what was delivered, and what became of it.
+//! Events: listing, showing, running and verifying them.
 
 use axum::Json;
 use axum::extract::State;
@@ -40,8 +40,8 @@ pub(super) async fn show(
     }
 }
 
-/// Has the Event's WorkItem claimed here before all others, if a claim may take it. A lane, a delay or a lease is
-/// passed by nobody: what stands in the way is answered.
+/// Claims the Event's WorkItem on this host before all others. Lanes, delays and leases still apply: the error names
+/// what blocks the WorkItem.
 pub(super) async fn run(
     State(parts): State<AdminParts>,
     PathId(id): PathId<EventId>,
@@ -55,7 +55,7 @@ pub(super) async fn run(
     let item = work_item(&parts, &open).await?;
     match answer {
         Some(WantedAnswer::Claimed) => {
-            tracing::info!(event = %id, work_item = %item.id, "an operator had an event run next");
+            tracing::info!(event = %id, work_item = %item.id, "an operator ran an event next");
             Ok(Json(item.into()))
         }
         Some(WantedAnswer::NotClaimable) => Err(not_claimable(&item)),
@@ -64,13 +64,13 @@ pub(super) async fn run(
         }
         Some(WantedAnswer::Failed) => Err(ApiError::NotNow("the store did not answer the claim".to_owned())),
         None => Err(ApiError::NotNow(format!(
-            "this host does not work pack `{}` off, or was asked for too much",
+            "this host does not serve pack `{}`, or too many events are being run next",
             item.pack
         ))),
     }
 }
 
-/// The last of the Event's WorkItems, if it has not ended.
+/// The Event's last WorkItem, which must not have ended.
 async fn open_work_item(parts: &AdminParts, id: EventId) -> Result<WorkItemDetail, ApiError> {
     let Some(event) = parts.store.event(id).await? else {
         return Err(ApiError::NotFound { what: format!("event {id}") });
@@ -90,19 +90,19 @@ async fn work_item(parts: &AdminParts, item: &WorkItemDetail) -> Result<WorkItem
 
 fn not_claimable(item: &WorkItemDetail) -> ApiError {
     let why = match item.state {
-        WorkState::Blocked => "another item is before it in its lane".to_owned(),
-        WorkState::Delayed => format!("its last run failed, and it runs again at {}", wire::rfc3339(item.run_after)),
+        WorkState::Blocked => "another work item is before it in its lane".to_owned(),
+        WorkState::Delayed => format!("its last run failed; it runs again at {}", wire::rfc3339(item.run_after)),
         WorkState::Processing => match item.lease_until {
-            Some(until) => format!("a host has it, under a lease until {}", wire::rfc3339(until)),
-            None => "a host has it".to_owned(),
+            Some(until) => format!("a host is running it, under a lease until {}", wire::rfc3339(until)),
+            None => "a host is running it".to_owned(),
         },
-        WorkState::Ready => format!("this host has not loaded generation {} of its pack", item.generation),
-        WorkState::Done | WorkState::Dead => "it has ended; `forebay event replay` runs it again".to_owned(),
+        WorkState::Ready => format!("this host has not loaded {}@{}", item.pack, item.generation),
+        WorkState::Done | WorkState::Dead => "it has ended: replay it with `forebay event replay`".to_owned(),
     };
     ApiError::NotClaimable { state: item.state, why }
 }
 
-/// Runs an event's flows again, and compares.
+/// Re-runs the finished WorkItems of an Event without effects, and compares the outputs.
 pub(super) async fn verify(
     State(parts): State<AdminParts>,
     PathId(id): PathId<EventId>,
@@ -119,12 +119,12 @@ pub(super) async fn verify_last(
 ) -> Result<Json<wire::Verification>, ApiError> {
     let wish: wire::VerifyWish = read(body)?;
     let pack = wish.pack.as_deref().map(str::parse::<PackName>).transpose();
-    let pack = pack.map_err(|error| ApiError::Invalid(format!("`pack` is wrong: {error}")))?;
+    let pack = pack.map_err(|error| ApiError::Invalid(format!("`pack`: {error}")))?;
     let supervisor = supervisor(&parts)?;
     if let Some(pack) = &pack {
         check_installed(&parts, pack).await?;
     }
-    // It takes as much as a preview, and no more than one of either runs.
+    // It costs as much as a preview: one preview or verification of many events runs at a time.
     let leave = supervisor.begin_upload()?;
     Ok(Json(supervisor.verify_last(pack, wish.last, &leave).await?.into()))
 }

@@ -1,4 +1,4 @@
-//! Whether the host lives and works, and its figures.
+//! Health, readiness and metrics.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::timeline::ShardTrouble;
 
 /// How long the store may take to show that it answers.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
-/// For how long everybody who asks is told what was found.
+/// Age up to which the result of a probe is used again.
 const PROBE_FRESH: Duration = Duration::from_secs(1);
-/// What is told instead of reasons to whom they are no business of: they name packs, hosts and errors.
+/// The answer without the token: reasons name packs, hosts and errors.
 const REASONS_HELD_BACK: &str = "send the admin token to see the reasons";
 /// How Prometheus names its text format.
 const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -30,7 +30,7 @@ const MESSAGES: &str = "forebay_messages";
 const OLDEST_UNCERTAIN: &str = "forebay_oldest_uncertain_seconds";
 const STATS_FAILURES: &str = "forebay_stats_failures_total";
 
-/// Says what the metrics of this module mean.
+/// Registers the descriptions of this module's metrics.
 pub fn describe() {
     describe_gauge!(WORK_ITEMS, "WorkItems now, by state");
     describe_gauge!(MESSAGES, "Messages now, by state");
@@ -42,13 +42,12 @@ pub fn describe() {
     describe_counter!(STATS_FAILURES, "Scrapes whose counts by state could not be read");
 }
 
-/// The process answers: nothing more.
+/// Answers, which shows that the process runs.
 pub(super) async fn healthz() -> Json<wire::Health> {
     Json(wire::Health { healthy: true })
 }
 
-/// What was last found of the store. Those who ask meanwhile wait for what one finds out: a crowd costs no more than
-/// one.
+/// The last probe of the store. Requests during a probe wait for its result, so a crowd costs no more than one.
 #[derive(Default)]
 pub(super) struct StoreProbe {
     last: Mutex<Option<Probed>>,
@@ -56,7 +55,7 @@ pub(super) struct StoreProbe {
 
 #[derive(Clone)]
 struct Probed {
-    /// By the monotonic clock.
+    /// Monotonic time of the probe.
     at: Duration,
     trouble: Option<String>,
 }
@@ -76,13 +75,13 @@ impl StoreProbe {
     }
 }
 
-/// Whether the host takes deliveries and works them off.
+/// Answers whether the host takes deliveries and works them off.
 pub(super) async fn readyz(
     State(parts): State<AdminParts>,
     Extension(probe): Extension<Arc<StoreProbe>>,
     operator: Option<Extension<Operator>>,
 ) -> Response {
-    // A set: the supervisor probes the store too, and says so in the same words.
+    // A set: the supervisor probes the store too, and reports it in the same words.
     let mut reasons = BTreeSet::new();
     reasons.extend(probe.trouble(&parts).await);
     let stage = parts.stage.borrow().clone();
@@ -96,7 +95,7 @@ pub(super) async fn readyz(
         }
         Stage::Serving { supervisor, timeline, destinations, .. } => {
             if operator.is_some() {
-                // Without an answer of the store there are reasons enough.
+                // If the store does not answer, the reasons say so.
                 notes = destinations.notes(supervisor.destinations_named()).await.unwrap_or_default();
             }
             reasons.extend(supervisor.readiness().reasons);
@@ -113,7 +112,7 @@ pub(super) async fn readyz(
     (status, Json(body)).into_response()
 }
 
-/// What keeps shards from being published from, if anything does.
+/// Reasons why a shard publishes nothing.
 pub(super) fn timeline_trouble(panicked: Vec<ShardTrouble>, is_looked_after: bool) -> Vec<String> {
     let sentence = |trouble: ShardTrouble| {
         let shard = trouble.shard.0;
@@ -134,7 +133,7 @@ async fn store_trouble(store: &Store) -> Option<String> {
     }
 }
 
-/// Metrics, with the counts by state as of now. If the store does not answer, the rest is still worth having.
+/// The metrics, with present counts by state; without these if the store does not answer.
 pub(super) async fn metrics(State(parts): State<AdminParts>) -> Response {
     match tokio::time::timeout(PROBE_TIMEOUT, parts.store.stats()).await {
         Ok(Ok(stats)) => publish(&stats),

@@ -1,4 +1,4 @@
-//! Destination Lanes: how they stand, opening and shutting their gates, sending again what died in them.
+//! Destination Lanes: listing them, setting their gates, redriving their dead messages.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -16,9 +16,9 @@ use crate::model::names::{DestinationName, Namespace};
 use crate::store::{GateChange, GateRow, MessageFilter, PageRequest, Redriven, SetBy};
 use crate::timeline::{LaneView, Timeline};
 
-/// What a lane's circuit is called that lets everything pass.
+/// The circuit of a lane without trouble.
 const CIRCUIT_CLOSED: &str = "closed";
-/// Messages that one answer of a lane's redrive is about.
+/// Dead messages of one page of a redrive.
 const REDRIVEN_MAX: u32 = 500;
 
 pub(super) async fn list(
@@ -45,15 +45,16 @@ pub(super) async fn list(
     lanes.sort_by(|one, other| one.name.cmp(&other.name));
     let more = lanes.len() > wire::LANES_SHOWN_MAX;
     lanes.truncate(wire::LANES_SHOWN_MAX);
+    let items = lanes.into_iter().map(wire::Lane::from).collect();
     let gates = parts.store.gates().await?.into_iter().filter(|gate| {
         destination.as_ref().is_none_or(|destination| *destination == gate.destination)
             && (gate.namespace.is_none() || namespace.is_none() || namespace == gate.namespace)
     });
     let gates = gates.map(wire::GateOf::from).collect();
-    Ok(Json(wire::Lanes { lanes: lanes.into_iter().map(wire::Lane::from).collect(), more, gates, elsewhere }))
+    Ok(Json(wire::Lanes { items, more, gates, elsewhere }))
 }
 
-/// Whether something is wrong with a lane or its destination, or an operator shut it.
+/// Whether the gate is not open, the circuit not closed, or the destination throttled.
 fn is_troubled(lane: &LaneView) -> bool {
     lane.gate != Gate::Open || lane.circuit != CIRCUIT_CLOSED || lane.throttled_until.is_some()
 }
@@ -77,8 +78,8 @@ pub(super) async fn set_gate(
     Ok(Json(wish))
 }
 
-/// Refuses a gate of what this host does not know: somebody mistyped. What was shut may be opened even if it is not
-/// configured any more.
+/// Refuses a gate for a name that this host does not know, which is a typing mistake. An existing gate may be opened
+/// even if its destination is gone.
 async fn check_target(
     parts: &AdminParts,
     destination: &DestinationName,
@@ -87,7 +88,7 @@ async fn check_target(
 ) -> Result<(), ApiError> {
     let Stage::Serving { supervisor, timeline, .. } = parts.stage.borrow().clone() else { return Ok(()) };
     let unknown = if !timeline.can_call(destination) {
-        format!("destination {destination} that this host knows")
+        format!("destination {destination} on this host")
     } else if let Some(namespace) = namespace.filter(|namespace| !supervisor.serves(namespace)) {
         format!("namespace {namespace} in the configuration of this host")
     } else {
@@ -101,7 +102,7 @@ async fn check_target(
     Err(ApiError::NotFound { what: unknown })
 }
 
-/// Sends dead messages of a lane again, a page of them.
+/// Redrives a page of a lane's dead messages.
 pub(super) async fn redrive(
     State(parts): State<AdminParts>,
     body: Result<Bytes, BytesRejection>,
@@ -124,11 +125,11 @@ pub(super) async fn redrive(
         match redriven {
             Redriven::Redriven { .. } => answer.redriven += 1,
             Redriven::Expired(_) => answer.expired += 1,
-            // Somebody else was faster.
+            // Another request redrove it first.
             Redriven::NotDead(_) | Redriven::NotFound => {}
         }
     }
-    tracing::info!(messages = answer.redriven, "an operator had a lane's dead messages sent again");
+    tracing::info!(messages = answer.redriven, "an operator redrove a lane's dead messages");
     Ok(Json(answer))
 }
 

@@ -1,4 +1,4 @@
-//! The admin listener: HTTP/1.1 connections, bounded in number and in patience.
+//! The admin listener: HTTP/1.1 connections, bounded in number and in time.
 
 use std::io;
 use std::sync::Arc;
@@ -19,15 +19,16 @@ use tower::ServiceExt;
 use super::visitors::{Visitor, Visitors};
 use crate::env;
 
-/// How long a connection of somebody who was let in may take to send the head of a request, and may be idle.
+/// Time in which an admitted peer must send the head of a request; also how long its connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a stranger may take to send the head of its first request; it has twice as long to be answered, and to
-/// read it: the console's files are more than the system holds for a peer that reads nothing.
+/// Time in which a stranger must send the head of its first request. It has twice as long to receive the answer: the
+/// console's files exceed the send buffer for a peer that does not read.
 pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after the system could not give a connection (out of descriptors).
+/// Pause after the system could not accept a connection (out of descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until `stop` is cancelled, and returns once every connection has ended. `patience` is had with strangers.
+/// Accepts until `stop` is cancelled, and returns once every connection has ended. `patience` is the time for
+/// strangers.
 pub(super) async fn serve(listener: TcpListener, router: Router, patience: Duration, stop: CancellationToken) {
     let visitors = Visitors::new();
     let connections = TaskTracker::new();
@@ -51,13 +52,13 @@ pub(super) async fn serve(listener: TcpListener, router: Router, patience: Durat
     connections.wait().await;
 }
 
-/// The newest comes first: it is accepted before there is room for it, and others make that room.
+/// The newest connection is accepted before there is room for it; an older one makes room.
 async fn accept(listener: &TcpListener, visitors: &Arc<Visitors>) -> io::Result<(TcpStream, Arc<Visitor>)> {
     let (stream, _) = listener.accept().await?;
     Ok((stream, visitors.receive().await))
 }
 
-/// One connection, until its peer, `stop`, its own slowness or the need for its place ends it.
+/// Serves one connection until its peer, `stop`, a timeout or the need for its place ends it.
 async fn converse(
     stream: TcpStream,
     router: Router,
@@ -94,7 +95,7 @@ async fn converse(
     }
 }
 
-/// A stranger gets one answer: the next one needs its place.
+/// Closes a stranger's connection after its answer: the next stranger needs the place.
 async fn answer(
     router: Router,
     request: http::Request<Body>,
@@ -107,7 +108,7 @@ async fn answer(
     Ok(response)
 }
 
-/// Waits until a stranger has to go: one that has asked nothing, or that does not take its answer.
+/// Waits until a stranger must go, because it sent no request or does not read its answer.
 async fn dismissal(visitor: &Visitor, patience: Duration) {
     tokio::select! {
         () = visitor.must_go() => {}

@@ -1,4 +1,5 @@
-//! Messages: what is on its way out. Cancel and reschedule, which come too late once Publish Admission has been made.
+//! Messages: listing and showing them; cancel, reschedule, redrive and resolve. Cancel and reschedule are too late
+//! after Publish Admission.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
 use crate::store::{Cancelled, MessageDetail, MessageFilter, Redriven, Rescheduled, Resolution, Resolved, Store};
 
-/// How far ahead a message may be moved: a slip in the unit is not a message for the next century.
+/// The longest delay of a reschedule: it catches a mistaken unit.
 const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 pub(super) async fn list(
@@ -78,7 +79,7 @@ pub(super) async fn redrive(
 ) -> Result<Json<wire::MessageDetail>, ApiError> {
     let redriven = parts.store.redrive(vec![id], parts.env.now()).await?;
     match redriven.first().copied().unwrap_or(Redriven::NotFound) {
-        Redriven::Redriven { .. } => tracing::info!(message = %id, "an operator had a dead message sent again"),
+        Redriven::Redriven { .. } => tracing::info!(message = %id, "an operator redrove a dead message"),
         Redriven::NotDead(state) => return Err(ApiError::NotDead(state)),
         Redriven::Expired(at) => return Err(ApiError::Expired(wire::rfc3339(at))),
         Redriven::NotFound => return Err(not_found(id)),
@@ -86,7 +87,7 @@ pub(super) async fn redrive(
     Ok(Json(find(&parts.store, id).await?.into()))
 }
 
-/// Settles a message whose outcome nobody knew.
+/// Records the outcome of an uncertain message.
 pub(super) async fn resolve(
     State(parts): State<AdminParts>,
     PathId(id): PathId<MessageId>,
@@ -97,21 +98,21 @@ pub(super) async fn resolve(
     let resolution =
         resolution.ok_or_else(|| ApiError::Invalid("`as` must be one of retry, published, dead".to_owned()))?;
     match parts.store.resolve(id, resolution, parts.env.now()).await? {
-        Resolved::Resolved => tracing::info!(message = %id, "an operator settled an uncertain message"),
+        Resolved::Resolved => tracing::info!(message = %id, "an operator resolved an uncertain message"),
         Resolved::NotUncertain(state) => return Err(ApiError::NotUncertain(state)),
         Resolved::NotFound => return Err(not_found(id)),
     }
     Ok(Json(find(&parts.store, id).await?.into()))
 }
 
-/// Where a message is moved to.
+/// The new time of a message.
 enum Due {
     At(Timestamp),
-    /// So long after it is moved.
+    /// This long after the reschedule.
     After(Duration),
 }
 
-/// When a reschedule wants its message to be due: `{"due_at":"…"}` or `{"delay_ms":…}`.
+/// The new time in a request: `{"due_at":"…"}` or `{"delay_ms":…}`.
 fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Due, ApiError> {
     let due = match (&wish.due_at, wish.delay_ms) {
         (Some(due_at), None) => {
@@ -125,7 +126,7 @@ fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Due, ApiError> {
             return Err(ApiError::Invalid("give either `due_at` or `delay_ms`".to_owned()));
         }
     };
-    // As for a guest's: a time before that is a slip, not a wish.
+    // An earlier time is a mistake, as it is in the output of a guest.
     if matches!(due, Due::At(due_at) if due_at < Timestamp::from_millis(0)) {
         return Err(ApiError::Invalid("the new time must not be before 1970".to_owned()));
     }

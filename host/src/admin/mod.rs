@@ -1,20 +1,20 @@
-//! The operators' interface: health, metrics and the API, on a listener of its own.
+//! The interface for operators: health, metrics, the API and the console, on a listener of its own.
 //!
 //! ```text
-//!  GET  /healthz, /readyz, /metrics         the process answers; it does its work; Prometheus text
+//!  GET  /healthz, /readyz, /metrics         the process answers; it is ready; Prometheus text
 //!  /api/v1/…                                the API: [`routes`] has every operation with its description
-//!  GET  /api/v1/openapi.json                that, for programs
-//!  GET  /console/                           the console, for people
+//!  GET  /api/v1/openapi.json                the description of the API
+//!  GET  /console/                           the console
 //! ```
 //!
 //! Invariants:
-//! - Everything but the two probes and the console's own files is asked for with a bearer token, if there is one.
-//!   Without one the listener is on loopback, and answers only what names it by a loopback name, and of a browser's
-//!   requests only those of the console: neither a page from elsewhere nor one that rebinds its name reaches anything.
-//! - A secret is in no answer. Bodies are cut to [`BODY_SHOWN_BYTES_MAX`].
+//! - All requests but the two probes and the console's own files need the bearer token, if one is set. Without a token
+//!   the listener is on loopback. It then answers only requests that name it by a loopback name, and from browsers only
+//!   those of the console: neither a foreign page nor a rebound name reaches the API.
+//! - No answer contains a secret. Bodies are cut to [`BODY_SHOWN_BYTES_MAX`].
 //! - Connections, requests, time and pages are bounded; nothing here competes with admission or delivery.
-//! - The probes are answered whatever else is asked, and whoever holds connections without asking (`visitors`).
-//! - What goes over the wire is defined in [`wire`], apart from the model.
+//! - The probes are answered under any load, and while other peers hold connections without a request (`visitors`).
+//! - The JSON forms are defined in [`wire`], apart from the model.
 
 mod access;
 mod console;
@@ -67,47 +67,47 @@ pub use crate::supervise::PREVIEW_EVENTS_MAX;
 /// The largest request body.
 const REQUEST_BYTES_MAX: usize = 16 * 1_024;
 
-/// Who may ask.
+/// Settings of the admin listener.
 #[derive(Debug, Clone)]
 pub struct AdminOptions {
     /// The bearer token; `None` only on loopback.
     pub token: Option<Secret>,
 }
 
-/// What the answers are made of.
+/// What the handlers work with.
 #[derive(Clone)]
 pub struct AdminParts {
     /// The store.
     pub store: Store,
     /// Recorded metrics.
     pub metrics: PrometheusHandle,
-    /// How far the host has come.
+    /// Stage of the host.
     pub stage: watch::Receiver<Stage>,
-    /// Time and chance.
+    /// Time and randomness.
     pub env: Env,
 }
 
-/// How far a host has come.
+/// The stage of a host.
 #[derive(Clone)]
 pub enum Stage {
-    /// Not everything runs yet.
+    /// Some parts do not run yet.
     Starting,
-    /// Everything runs.
+    /// All parts run.
     Serving {
-        /// Works events off.
+        /// Runs packs and works events off.
         supervisor: Supervisor,
-        /// Delivers messages.
+        /// Holds messages until they are due.
         timeline: Timeline,
-        /// Calls their destinations.
+        /// Calls destinations.
         publisher: Publisher,
-        /// Which these are.
+        /// Knows the destinations.
         destinations: DestinationBook,
     },
-    /// It takes nothing new.
+    /// The host takes nothing new.
     Stopping,
 }
 
-/// Serves until `stop` is cancelled, then answers what has been asked and returns.
+/// Serves until `stop` is cancelled, then answers the open requests and returns.
 pub async fn serve(listener: TcpListener, options: AdminOptions, parts: AdminParts, stop: CancellationToken) {
     listener::serve(listener, router(options, parts), listener::STRANGER_TIMEOUT, stop).await;
 }

@@ -1,4 +1,4 @@
-//! The description of the API, in OpenAPI 3.1, made of the table of its operations and of the types on the wire.
+//! The description of the API in OpenAPI 3.1, made from the table of operations and the types on the wire.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,11 @@ use super::routes::operations;
 use super::wire::ErrorBody;
 
 const ABOUT: &str = "\
-What operators ask of a Forebay host, on its admin listener: health, metrics, and the API that the console and the \
-commands use.
+The admin listener of a Forebay host: health, metrics, and the API that the console and the commands use.
 
-Every answer that is an error is an `ErrorBody` whose `code` is one of the words below the status. A `503` can be \
-asked again after its `Retry-After`. Times are RFC 3339 in UTC. A listing is paged by `after` and `next`; a page may be \
-short, or empty, and still have a next one.";
+Every error is an `ErrorBody` whose `code` is one of the words under its status. After a `503`, retry after the time in \
+`Retry-After`. Times are RFC 3339 in UTC. Every list is called `items`. Events and messages come in pages, newest first: \
+the `next` of a page is the `after` of the following one. A page may be short or empty and still have a next one.";
 
 /// `GET /api/v1/openapi.json`.
 pub(super) async fn show() -> Response {
@@ -49,7 +48,7 @@ pub fn document() -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "`admin.token`. A host on loopback may have none: then none is asked for.",
+                "description": "The value of `admin.token`. A host on loopback may have no token; then none is needed.",
             }},
             "schemas": schemas.finish(),
         },
@@ -119,12 +118,12 @@ fn content(content: Content, schemas: &mut Schemas) -> Value {
     }
 }
 
-/// The schemas that are referred to, by name.
+/// Referenced schemas by name.
 #[derive(Default)]
 struct Schemas(BTreeMap<String, Value>);
 
 impl Schemas {
-    /// What stands where a body is described; what it refers to is kept.
+    /// The schema of a body; schemas that it refers to are kept.
     fn of(&mut self, content: JsonContent) -> Value {
         let mut parts = Vec::new();
         (content.parts)(&mut parts);
@@ -151,7 +150,7 @@ impl Schemas {
     }
 }
 
-/// Links between items of the source are of no use to readers of a description: their names stay.
+/// Turns links between items of the source into names.
 fn unlink(value: &mut Value) {
     match value {
         Value::Object(map) => {

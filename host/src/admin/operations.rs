@@ -1,5 +1,5 @@
-//! An operation of the admin listener: what answers it, and what is said about it. Routes and their description are
-//! made of the same values, so that neither can be without the other.
+//! An operation of the admin listener: its handler and its description. Routes and description are made of the same
+//! values, so that neither exists without the other.
 
 use std::borrow::Cow;
 
@@ -13,23 +13,23 @@ use super::AdminParts;
 use super::error_codes::Code;
 use super::wire::List;
 
-/// What is asked of which path, what answers it, and how.
+/// A method of a path, with its handler and its description.
 pub(super) struct Operation {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) handler: MethodRouter<AdminParts>,
-    /// Its name for programs that are made from the description.
+    /// Its name for generated clients.
     pub(super) id: &'static str,
-    /// In a line.
+    /// One line, in the third person, without a full stop.
     pub(super) summary: &'static str,
-    /// What else there is to know.
+    /// Further sentences.
     pub(super) remark: Option<&'static str>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Content>,
     pub(super) answers: Vec<Answer>,
-    /// The errors of its own; those that every operation has are not among them.
+    /// Its errors beyond those of every operation.
     pub(super) errors: Vec<Code>,
-    /// Whether it is answered without the token.
+    /// Whether it needs no token.
     pub(super) is_open: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// As OpenAPI writes it.
+    /// The name in OpenAPI.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Method::Get => "get",
@@ -63,32 +63,32 @@ pub(super) struct Parameter {
     pub(super) schema: Value,
 }
 
-/// What a body is.
+/// The content of a body.
 #[derive(Clone, Copy)]
 pub(super) enum Content {
-    /// JSON of this schema; a body may be left out if it is not required.
+    /// JSON of this schema; the body may be missing unless `required`.
     Json { schema: JsonContent, required: bool },
-    /// Something else.
+    /// Another content type.
     Other(&'static str),
 }
 
 /// JSON of one type.
 #[derive(Clone, Copy)]
 pub(super) struct JsonContent {
-    /// The type's name; none, if it is described where it stands.
+    /// The type's name; `None` if it is described in place.
     pub(super) name: Option<fn() -> Cow<'static, str>>,
     pub(super) schema: fn() -> RefOr<Schema>,
-    /// What it refers to.
+    /// Schemas that it refers to.
     pub(super) parts: fn(&mut Vec<(String, RefOr<Schema>)>),
 }
 
 impl JsonContent {
-    /// JSON of a type that has a name.
+    /// JSON of a named type.
     pub(super) fn of<T: ToSchema>() -> Self {
         Self { name: Some(T::name), schema: T::schema, parts: T::schemas }
     }
 
-    /// A page of such.
+    /// A page of a listing of `T`.
     fn page_of<T: ToSchema>() -> Self {
         let parts = |parts: &mut Vec<(String, RefOr<Schema>)>| {
             T::schemas(parts);
@@ -98,56 +98,34 @@ impl JsonContent {
     }
 }
 
-/// An answer that is no error.
+/// An answer that is not an error.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) meaning: &'static str,
     pub(super) content: Content,
 }
 
-/// `GET` of a path.
-pub(super) fn get<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
-where
-    H: Handler<T, AdminParts>,
-    T: 'static,
-{
-    Operation::new(Method::Get, path, id, on(MethodFilter::GET, handler))
+macro_rules! methods {
+    ($($name:ident = $method:ident, $filter:ident;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($filter), "` of a path.")]
+            pub(super) fn $name<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
+            where
+                H: Handler<T, AdminParts>,
+                T: 'static,
+            {
+                Operation::new(Method::$method, path, id, on(MethodFilter::$filter, handler))
+            }
+        )*
+    };
 }
 
-/// `POST` to a path.
-pub(super) fn post<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
-where
-    H: Handler<T, AdminParts>,
-    T: 'static,
-{
-    Operation::new(Method::Post, path, id, on(MethodFilter::POST, handler))
-}
-
-/// `PUT` to a path.
-pub(super) fn put<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
-where
-    H: Handler<T, AdminParts>,
-    T: 'static,
-{
-    Operation::new(Method::Put, path, id, on(MethodFilter::PUT, handler))
-}
-
-/// `PATCH` to a path.
-pub(super) fn patch<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
-where
-    H: Handler<T, AdminParts>,
-    T: 'static,
-{
-    Operation::new(Method::Patch, path, id, on(MethodFilter::PATCH, handler))
-}
-
-/// `DELETE` of a path.
-pub(super) fn delete<H, T>(path: &'static str, id: &'static str, handler: H) -> Operation
-where
-    H: Handler<T, AdminParts>,
-    T: 'static,
-{
-    Operation::new(Method::Delete, path, id, on(MethodFilter::DELETE, handler))
+methods! {
+    get = Get, GET;
+    post = Post, POST;
+    put = Put, PUT;
+    patch = Patch, PATCH;
+    delete = Delete, DELETE;
 }
 
 impl Operation {
@@ -167,85 +145,85 @@ impl Operation {
         }
     }
 
-    /// What it does, in a line.
+    /// Sets the summary.
     pub(super) fn does(self, summary: &'static str) -> Self {
         Self { summary, ..self }
     }
 
-    /// What else there is to know.
+    /// Sets the remark.
     pub(super) fn remark(self, remark: &'static str) -> Self {
         Self { remark: Some(remark), ..self }
     }
 
-    /// What the path's braces stand for.
+    /// Adds a parameter of the path.
     pub(super) fn of(self, name: &'static str, meaning: &'static str, schema: Value) -> Self {
         self.with(name, meaning, schema)
     }
 
-    /// A parameter of the query.
+    /// Adds a parameter of the query.
     pub(super) fn with(mut self, name: &'static str, meaning: &'static str, schema: Value) -> Self {
         self.parameters.push(Parameter { name, meaning, schema });
         self
     }
 
-    /// The parameters of a listing.
+    /// Adds the parameters of a listing.
     pub(super) fn in_pages(self, after: Value) -> Self {
         use super::parameters::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX};
         let limit = json!({"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS_DEFAULT});
-        self.with("after", "Only what comes after this one: the `next` of the page before.", after).with(
+        self.with("after", "Start after this id: the `next` of the previous page.", after).with(
             "limit",
-            "The most rows of the page. A page may be short, or empty, and still have a next one.",
+            "The largest number of rows. A page may be short or empty and still have a next one.",
             limit,
         )
     }
 
-    /// The body that it wants.
+    /// Requires a JSON body.
     pub(super) fn takes<T: ToSchema>(self) -> Self {
         Self { body: Some(Content::Json { schema: JsonContent::of::<T>(), required: true }), ..self }
     }
 
-    /// The body that it can do without.
+    /// Accepts a JSON body.
     pub(super) fn may_take<T: ToSchema>(self) -> Self {
         Self { body: Some(Content::Json { schema: JsonContent::of::<T>(), required: false }), ..self }
     }
 
-    /// The file that it wants.
+    /// Requires a file as its body.
     pub(super) fn takes_file(self) -> Self {
         Self { body: Some(Content::Other("application/octet-stream")), ..self }
     }
 
-    /// What it answers.
+    /// Adds the answer with status 200.
     pub(super) fn answers<T: ToSchema>(self, meaning: &'static str) -> Self {
         self.also_answers::<T>(200, meaning)
     }
 
-    /// A page of a listing.
+    /// Adds the answer of a listing.
     pub(super) fn answers_page_of<T: ToSchema>(mut self, meaning: &'static str) -> Self {
         let content = Content::Json { schema: JsonContent::page_of::<T>(), required: true };
         self.answers.push(Answer { status: 200, meaning, content });
         self
     }
 
-    /// What it answers with another status.
+    /// Adds an answer with another status.
     pub(super) fn also_answers<T: ToSchema>(mut self, status: u16, meaning: &'static str) -> Self {
         let content = Content::Json { schema: JsonContent::of::<T>(), required: true };
         self.answers.push(Answer { status, meaning, content });
         self
     }
 
-    /// What it answers, if that is no JSON of the API's own.
+    /// Adds an answer that is not JSON of the API.
     pub(super) fn answers_with(mut self, content_type: &'static str, meaning: &'static str) -> Self {
         self.answers.push(Answer { status: 200, meaning, content: Content::Other(content_type) });
         self
     }
 
-    /// The errors of its own.
+    /// Adds errors.
     pub(super) fn fails(mut self, codes: &[Code]) -> Self {
         self.errors.extend_from_slice(codes);
         self
     }
 
-    /// Everybody may ask it.
+    /// Needs no token.
     pub(super) fn open(self) -> Self {
         Self { is_open: true, ..self }
     }

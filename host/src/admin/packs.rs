@@ -1,4 +1,4 @@
-//! Packs: installing generations, and changing which one serves.
+//! Packs: installing, activating, draining and previewing generations.
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
@@ -25,7 +25,7 @@ pub(super) async fn list(
     Ok(Json(wire::Packs { items: generations.into_iter().map(wire::Generation::from).collect() }))
 }
 
-/// Installs the pack file that the body is.
+/// Installs the pack file in the body.
 pub(super) async fn install(
     State(parts): State<AdminParts>,
     mut parameters: Parameters,
@@ -34,7 +34,7 @@ pub(super) async fn install(
     let activate = parameters.take("activate")?.unwrap_or(false);
     parameters.finish()?;
     let supervisor = supervisor(&parts)?;
-    // Before the bytes are read: few of them are in memory at once.
+    // The permit comes before the bytes: few pack files are in memory at once.
     let leave = supervisor.begin_upload()?;
     let arrival = supervisor.install(pack_bytes(body).await?, &leave).await?;
     drop(leave);
@@ -84,7 +84,7 @@ pub(super) async fn drain(
         (Some(to), false) => DrainTarget::Generation(GenerationNumber(to)),
         (None, true) => DrainTarget::DeadLetter,
         (Some(_), true) | (None, false) => {
-            return Err(ApiError::Invalid("give either `to`, or `dead_letter`".to_owned()));
+            return Err(ApiError::Invalid("give either `to` or `dead_letter`".to_owned()));
         }
     };
     let drained = supervisor(&parts)?.drain_generation(&pack, GenerationNumber(wish.generation), target).await?;
@@ -103,7 +103,7 @@ pub(super) async fn preview_generation(
     Ok(Json(supervisor.preview_generation(&pack, number, against, wish.last, &leave).await?.into()))
 }
 
-/// Previews the pack file that the body is.
+/// Previews the pack file in the body.
 pub(super) async fn preview_file(
     State(parts): State<AdminParts>,
     mut parameters: Parameters,
@@ -127,7 +127,7 @@ fn parse_against(text: &str) -> Result<Against, ApiError> {
     }
 }
 
-/// Refuses the name of a pack that was never installed: an answer about nothing would look like good news.
+/// Refuses the name of a pack that was never installed: an empty answer would look like good news.
 pub(super) async fn check_installed(parts: &AdminParts, pack: &PackName) -> Result<(), ApiError> {
     match parts.store.list_generations(Some(pack)).await?.is_empty() {
         true => Err(ApiError::NotFound { what: format!("pack {pack}") }),
@@ -135,7 +135,7 @@ pub(super) async fn check_installed(parts: &AdminParts, pack: &PackName) -> Resu
     }
 }
 
-/// What changes generations, once the host serves.
+/// The supervisor, once the host serves.
 pub(super) fn supervisor(parts: &AdminParts) -> Result<Supervisor, ApiError> {
     match &*parts.stage.borrow() {
         Stage::Serving { supervisor, .. } => Ok(supervisor.clone()),
@@ -151,7 +151,7 @@ pub(super) async fn pack_bytes(body: Body) -> Result<Bytes, ApiError> {
         if too_large {
             ApiError::TooLarge { bytes_max: PACK_BYTES_MAX }
         } else {
-            ApiError::Invalid("the pack file did not arrive whole".to_owned())
+            ApiError::Invalid("the pack file did not arrive completely".to_owned())
         }
     })
 }

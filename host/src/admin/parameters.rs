@@ -1,4 +1,4 @@
-//! Parameters in path and query: each is known, given once, and of its type; or the answer names it.
+//! Parameters in path and query. Each one is known, given once, and of its type; an error names it.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::error::ApiError;
 use crate::store::PageRequest;
 
-/// The rows of a page that does not say how many it wants.
+/// Rows of a page without `limit`.
 pub(super) const PAGE_ROWS_DEFAULT: u32 = 100;
 /// The most rows of a page.
 pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
@@ -39,7 +39,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
 }
 
 impl Parameters {
-    /// Takes a parameter that reads itself.
+    /// Takes a parameter that parses itself.
     pub(super) fn take<T>(&mut self, name: &str) -> Result<Option<T>, ApiError>
     where
         T: FromStr,
@@ -48,7 +48,7 @@ impl Parameters {
         self.take_with(name, |text| text.parse().map_err(|error: T::Err| error.to_string()))
     }
 
-    /// Takes a parameter that is one of a few words.
+    /// Takes a parameter that is one of some words.
     pub(super) fn take_word<T: Copy>(
         &mut self,
         name: &str,
@@ -77,7 +77,7 @@ impl Parameters {
         Ok(PageRequest { after, limit: limit.unwrap_or(PAGE_ROWS_DEFAULT) })
     }
 
-    /// Refuses what nobody took.
+    /// Refuses parameters that were not taken.
     pub(super) fn finish(self) -> Result<(), ApiError> {
         match self.0.into_keys().next() {
             None => Ok(()),
@@ -114,9 +114,9 @@ where
     }
 }
 
-/// What a request's body says.
+/// The JSON in a request's body.
 pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
-    // What goes wrong with so small a body, other than its size, is that its sender goes away.
+    // Besides its size, only a sender that goes away makes the reading of so small a body fail.
     let body = body.map_err(|_| ApiError::TooLarge { bytes_max: super::REQUEST_BYTES_MAX })?;
     serde_json::from_slice(&body).map_err(|error| ApiError::Invalid(format!("the body is malformed: {error}")))
 }

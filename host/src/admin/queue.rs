@@ -1,4 +1,4 @@
-//! The queue: how many stand in which state, and who is next.
+//! The queue: counts by state, and the head of a pack's queue.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,10 +11,10 @@ use crate::execute::SERVED_WORK_TYPES;
 use crate::model::names::PackName;
 use crate::store::{PEEK_ROWS_MAX, PeekRequest};
 
-/// The rows of a look that does not say how many it wants.
+/// Items of a request without `limit`.
 pub(super) const PEEK_ROWS_DEFAULT: u32 = 20;
 
-/// How many stand in which state: from counters, or with `exact=true` from the rows.
+/// Counts by state: from counters, or with `exact=true` from the rows.
 pub(super) async fn stats(
     State(parts): State<AdminParts>,
     mut parameters: Parameters,
@@ -27,7 +27,7 @@ pub(super) async fn stats(
     }))
 }
 
-/// Who is next in a pack's queue, and why not.
+/// The head of a pack's queue, and why each item is not running.
 pub(super) async fn peek(
     State(parts): State<AdminParts>,
     PathId(pack): PathId<PackName>,

@@ -1,4 +1,4 @@
-//! Delay Shards: who has them, how far they are, their checkpoints.
+//! Delay Shards: their owners, progress and checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub(super) async fn list(
     Ok(Json(wire::Shards { items: shards.collect() }))
 }
 
-/// Has a checkpoint of a shard be made now.
+/// Makes a checkpoint of a shard, which this host must own.
 pub(super) async fn checkpoint(
     State(parts): State<AdminParts>,
     Path(shard): Path<String>,
@@ -54,7 +54,10 @@ pub(super) async fn checkpoint(
         Asked::UnderWay => None,
         Asked::Failed(reason) => return Err(StoreError::Unavailable(reason).into()),
         Asked::NotHere => {
-            let reason = format!("shard {} is not this host's: ask the one that owns it", shard.0);
+            let reason = format!(
+                "this host does not own shard {}: ask the host that does (`forebay shard list` shows it)",
+                shard.0
+            );
             return Err(StoreError::Refused(reason).into());
         }
     };

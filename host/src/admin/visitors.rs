@@ -1,16 +1,15 @@
-//! Who has a connection to the admin listener. Two shares, neither of which takes from the other: those who were let
-//! in, and strangers, among whom are the probes.
+//! Connections to the admin listener, in two shares that do not take from each other: admitted peers, and strangers,
+//! which include the probes.
 //!
 //! ```text
-//!  accepted ─> waiting ─a request─> asking ─the gate lets it in─> known: may ask on, and be idle in between
-//!                 │                    └─anything else─> one answer, and the connection is closed
-//!                 └─too long, or the newest needs the place─> ended
+//!  accepted ─> waiting ─a request─> asking ─the gate admits it─> known: may send more, and be idle in between
+//!                 │                    └─anything else─> one answer, then the connection is closed
+//!                 └─timeout, or the newest needs the place─> ended
 //! ```
 //!
 //! Invariants:
-//! - A stranger that has not asked holds up nobody: if all places are taken, the one that has waited longest makes
-//!   room.
-//! - A stranger that has asked is answered, if it takes its answer.
+//! - A stranger without a request blocks no other: if all places are taken, the one that has waited longest makes room.
+//! - A stranger with a request is answered, if it reads the answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Connections of those who were let in.
+/// Connections of admitted peers.
 const KNOWN_MAX: usize = 64;
 /// Connections of strangers.
 pub(super) const STRANGERS_MAX: usize = 64;
@@ -27,13 +26,13 @@ pub(super) const STRANGERS_MAX: usize = 64;
 pub(super) struct Visitors {
     strangers: Mutex<Strangers>,
     known: Arc<Semaphore>,
-    /// A stranger has gone.
+    /// Signals that a stranger has gone.
     room: Notify,
 }
 
 #[derive(Default)]
 struct Strangers {
-    /// By number, which rises: the first has waited longest.
+    /// Strangers by rising number: the first has waited longest.
     waiting: BTreeMap<u64, CancellationToken>,
     asking: usize,
     next: u64,
@@ -44,7 +43,7 @@ impl Visitors {
         Arc::new(Self { strangers: Mutex::default(), known: Arc::new(Semaphore::new(KNOWN_MAX)), room: Notify::new() })
     }
 
-    /// Gives a connection that was accepted its place. Waits only while every stranger is being answered.
+    /// Gives an accepted connection its place. Waits only while every stranger is being answered.
     pub(super) async fn receive(self: &Arc<Self>) -> Arc<Visitor> {
         loop {
             let room = self.room.notified();
@@ -73,7 +72,7 @@ impl Visitors {
     }
 }
 
-/// The peer of one connection. Dropped with it.
+/// The peer of a connection, dropped with it.
 pub(super) struct Visitor {
     all: Arc<Visitors>,
     number: u64,
@@ -82,28 +81,28 @@ pub(super) struct Visitor {
 }
 
 enum Standing {
-    /// It has asked nothing yet.
+    /// No request has arrived.
     Waiting,
-    /// It has asked, and is not let in (yet).
+    /// A request has arrived and is not admitted yet.
     Asking,
-    /// It was let in.
+    /// The peer is admitted.
     Known { _permit: OwnedSemaphorePermit },
 }
 
 impl Visitor {
-    /// A request's head has arrived.
+    /// Notes that the head of a request has arrived.
     pub(super) fn ask(&self) {
         let mut standing = self.standing();
         if matches!(*standing, Standing::Waiting) {
             let mut strangers = self.all.strangers();
             strangers.waiting.remove(&self.number);
-            // Also one that had to make room at this very moment: that it is one too many ends with its answer.
+            // This includes one that has just been asked to make room: the excess ends with its answer.
             strangers.asking += 1;
             *standing = Standing::Asking;
         }
     }
 
-    /// Lets it in; `false` if too many are in.
+    /// Admits it; `false` if too many are admitted.
     pub(super) fn let_in(&self) -> bool {
         let mut standing = self.standing();
         match *standing {
@@ -119,22 +118,22 @@ impl Visitor {
         }
     }
 
-    /// Whether it was let in.
+    /// Whether it is admitted.
     pub(super) fn is_known(&self) -> bool {
         matches!(*self.standing(), Standing::Known { .. })
     }
 
-    /// Whether it has asked nothing yet.
+    /// Whether no request has arrived.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(*self.standing(), Standing::Waiting)
     }
 
-    /// Waits until it has to make room.
+    /// Waits until it must make room.
     pub(super) async fn must_go(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Frees the place that a stranger has.
+    /// Frees the place of a stranger.
     fn leave(&self, standing: &Standing) {
         let mut strangers = self.all.strangers();
         match standing {

@@ -1,4 +1,4 @@
-//! Why a message is not sent: the first reason that holds, in words, and what to do about it.
+//! Why a message is not sent: the first reason that holds, its explanation, and what to do.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState, is_unsettled};
 use crate::store::{MessageDetail, ShardId};
 
-/// A reason, in words, and what to do.
+/// A reason with its explanation and advice. Advice that ends in a command has no full stop, so that it can be copied.
 struct Words {
     reason: Option<Held>,
     explanation: String,
@@ -61,18 +61,18 @@ async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> 
     if let Some(held) = asked {
         let mut words = held_words(held, entry);
         if let (Held::CircuitOpen | Held::RetryBackoff, Some(error)) = (held, &detail.error) {
-            words.explanation = format!("{} Its own last attempt: {error}.", words.explanation);
+            words.explanation = format!("{} Its last error: {error}.", words.explanation);
         }
         return Ok(match obstacle(parts, held, entry) {
             Some(obstacle) => Words {
                 explanation: format!("This host cannot send it: {obstacle}."),
-                advice: Some("It is retried once that is mended, and this costs no attempt.".to_owned()),
+                advice: Some("Fix it and the host retries; no attempt is used up.".to_owned()),
                 ..words
             },
             None => words,
         });
     }
-    // Another runtime knows; the store says what it can.
+    // Another host owns the shard. The store knows gates and owners only.
     let gates = parts.store.gates().await?;
     let gate = gates.iter().filter(|gate| {
         gate.destination == entry.destination
@@ -88,14 +88,14 @@ async fn waiting(parts: &AdminParts, shard: ShardId, detail: &MessageDetail) -> 
     Ok(match owner {
         Some(owner) => Words {
             reason: None,
-            explanation: format!("Its shard {} is owned by another host, {owner}, which knows why it waits.", shard.0),
-            advice: Some("Ask that host: give its admin listener with --admin.".to_owned()),
+            explanation: format!("Its shard {} is owned by another host, {owner}, which knows the reason.", shard.0),
+            advice: Some("Ask that host: name its admin listener with --admin.".to_owned()),
         },
         None => held_words(Held::Recovering, entry),
     })
 }
 
-/// What this host itself lacks for a message whose attempts fail, so that nobody looks for it at the destination.
+/// What this host lacks to send the message. If attempts fail for that, the destination is not to blame.
 fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<String> {
     if !matches!(held, Held::CircuitOpen | Held::RetryBackoff | Held::LaneFull | Held::Capacity | Held::Fairness) {
         return None;
@@ -106,31 +106,33 @@ fn obstacle(parts: &AdminParts, held: Held, entry: &MessageEntry) -> Option<Stri
     }
 }
 
-/// What to do about an attempt whose outcome is unknown.
+/// The advice for an attempt whose outcome is unknown.
 fn settle(id: MessageId) -> String {
-    format!("Ask the receiver, then: forebay message resolve {id} --as retry|published|dead")
+    format!("Ask the receiver, then run: forebay message resolve {id} --as retry|published|dead")
 }
 
 fn ended(detail: &MessageDetail, state: MessageState) -> Words {
     let id = detail.summary.entry.id;
-    let last = detail.error.as_deref().unwrap_or("nothing was noted");
+    let last = detail.error.as_deref().unwrap_or("no error was recorded");
     let (explanation, advice) = match state {
         MessageState::Publishing => ("Its destination is being called.".to_owned(), None),
         MessageState::Uncertain => (
-            format!("The outcome of its last attempt is unknown ({last}), and its destination holds such messages."),
+            format!(
+                "The outcome of its last attempt is unknown ({last}), and the policy of its destination is to hold."
+            ),
             Some(settle(id)),
         ),
         MessageState::Published => ("It was published.".to_owned(), None),
         MessageState::HandedOff => {
             let work_item = detail.action.as_ref().and_then(|action| action.work_item);
             let advice = work_item.map(|id| format!("See forebay work-item show {id}"));
-            ("It was an action, and was handed off to its pack when it was due.".to_owned(), advice)
+            ("It is an action, and was handed off to its pack when it was due.".to_owned(), advice)
         }
         MessageState::Cancelled => ("It was cancelled.".to_owned(), None),
         MessageState::Expired => ("It expired before it could be published.".to_owned(), None),
         MessageState::Dead => (
             format!("It was given up: {last}."),
-            Some(format!("To send it again, with the same idempotency key: forebay message redrive {id}")),
+            Some(format!("To send it again with the same idempotency key: forebay message redrive {id}")),
         ),
         MessageState::Scheduled | MessageState::RetryWait => ("It waits.".to_owned(), None),
     };
@@ -143,48 +145,54 @@ fn held_words(held: Held, entry: &MessageEntry) -> Words {
     let show = format!("See forebay lane show {lane}");
     let (explanation, advice) = match held {
         Held::LaneClosed => ("Its lane is closed.".to_owned(), format!("To open it: forebay lane resume {lane}")),
-        Held::LanePaused => ("Its lane is paused.".to_owned(), format!("To go on: forebay lane resume {lane}")),
+        Held::LanePaused => ("Its lane is paused.".to_owned(), format!("To resume it: forebay lane resume {lane}")),
         Held::OrderingHead => (
-            "Its lane is ordered, and a message before it is not settled.".to_owned(),
-            format!("Find it: forebay message list --destination {destination} --state uncertain (or retry_wait)"),
+            "Its lane is ordered, and an earlier message has not ended.".to_owned(),
+            format!(
+                "Find it among the messages in retry_wait or uncertain: forebay message list --namespace {namespace} \
+                 --destination {destination}"
+            ),
         ),
         Held::ClockGated => (
-            "This host's clock is not trusted at the moment: nothing is published early.".to_owned(),
-            "Check the machine's time synchronization".to_owned(),
+            "The time is uncertain, and nothing is published early.".to_owned(),
+            "Check the time synchronization of this machine, or of the database server.".to_owned(),
         ),
         Held::Recovering => (
-            "Its shard has no owner that has caught up with its messages yet.".to_owned(),
+            "Its shard has no owner, or the owner has not caught up with its messages yet.".to_owned(),
             "See forebay shard list".to_owned(),
         ),
         Held::Capability => (
             format!(
-                "This host knows no destination `{destination}`, or cannot use it: it was not set, or was removed."
+                "This host has no usable destination `{destination}`: it was never set, was removed, or is misconfigured."
             ),
             format!(
-                "To set it, for every host and at once: forebay destination set {destination} url=https://… (or see forebay \
-                 destination show {destination})"
+                "See forebay destination show {destination}. To set it for every host: forebay destination set \
+                 {destination} url=https://…"
             ),
         ),
         Held::CircuitOpen => (
-            "Its destination failed repeatedly, and is only probed or not called at all.".to_owned(),
-            format!("The host probes it by itself. {show}"),
+            "Its destination failed repeatedly; it is probed, or not called at all.".to_owned(),
+            format!("The host probes it by itself and sends again when it answers. {show}"),
         ),
         Held::RetryBackoff => (
             format!("Its last attempt failed; the next is made at {}.", wire::rfc3339(entry.eligible_at)),
-            format!("To try now: forebay message reschedule {} --in 0s", entry.id),
+            format!("To retry now: forebay message reschedule {} --in 0s", entry.id),
         ),
-        Held::Throttled => ("Its destination asked to be left alone for a while.".to_owned(), show),
+        Held::Throttled => ("Its destination asked not to be called for a while.".to_owned(), show),
         Held::LaneFull => (
-            "Its lane has as much in flight as it may.".to_owned(),
-            format!("Check whether the destination is slow, or raise destinations.{destination}.in_flight_messages"),
+            "Its lane has as much in flight as its limits allow.".to_owned(),
+            format!(
+                "Check whether the destination is slow, or raise destinations.{destination}.in_flight_messages and \
+                 in_flight_mib."
+            ),
         ),
         Held::Capacity => (
-            "Its shard has claimed as much as it may, the store admits nothing at the moment, or the host is short of \
-             something."
+            "Its shard or the host has as much in flight as its limits allow, the store admits nothing at the moment, \
+             or the host is short of a resource."
                 .to_owned(),
-            "See forebay shard list and /readyz, or raise timeline.claimed_max and publish.in_flight_max".to_owned(),
+            "See forebay shard list and /readyz, or raise timeline.claimed_max and publish.in_flight_max.".to_owned(),
         ),
-        Held::Fairness => ("It is the turn of other lanes; its own comes soon.".to_owned(), show),
+        Held::Fairness => ("Other lanes are served first; its turn comes soon.".to_owned(), show),
     };
-    Words { reason: Some(held), explanation, advice: Some(format!("{advice}.")) }
+    Words { reason: Some(held), explanation, advice: Some(advice) }
 }

@@ -1,4 +1,4 @@
-//! WorkItems: how far an event's execution is.
+//! WorkItems: showing, skipping and replaying them.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ pub(super) async fn show(
     Ok(Json(find(&parts.store, id).await?.into()))
 }
 
-/// Lets the lane go on that a dead WorkItem holds up.
+/// Skips a dead WorkItem, so that its lane continues.
 pub(super) async fn skip(
     State(parts): State<AdminParts>,
     PathId(id): PathId<WorkItemId>,
@@ -30,7 +30,7 @@ pub(super) async fn skip(
     Ok(Json(item.into()))
 }
 
-/// Runs a finished WorkItem again, as one child.
+/// Replays a finished WorkItem once, as a new one.
 pub(super) async fn replay(
     State(parts): State<AdminParts>,
     PathId(id): PathId<WorkItemId>,
@@ -41,12 +41,12 @@ pub(super) async fn replay(
         Replayed::Replayed(child) => (child, false),
         Replayed::Already(child) => (child, true),
         Replayed::NotFinished(state) => return Err(ApiError::NotFinished(state)),
-        Replayed::Fenced(at) => return Err(ApiError::Fenced(wire::rfc3339(at))),
+        Replayed::Fenced(at) => return Err(ApiError::OlderReplay(wire::rfc3339(at))),
         Replayed::NotFound => return Err(not_found(id)),
     };
     let item = find(&parts.store, child).await?;
     if !already {
-        tracing::info!(work_item = %id, %child, "an operator had a work item replayed");
+        tracing::info!(work_item = %id, %child, "an operator replayed a work item");
         let stage = parts.stage.borrow().clone();
         if let Stage::Serving { supervisor, .. } = stage {
             supervisor.serve_generation(&item.pack, item.generation);

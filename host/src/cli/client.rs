@@ -1,5 +1,6 @@
 //! A client of a running host's admin API.
 
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,21 +14,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::exit::Failure;
+use super::output::print;
 use crate::admin::wire::ErrorBody;
 
-/// Where the token is.
+/// The variable with the token.
 const TOKEN_VARIABLE: &str = "FOREBAY_ADMIN_TOKEN";
-/// How long one question may take.
+/// Time for one request.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How long one may take that has the host read, compile or run packs.
+/// Time for a request in which the host reads, compiles or runs packs.
 const PACK_DEADLINE: Duration = Duration::from_secs(330);
-/// The most of an answer that is read.
+/// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
-/// Which host to ask, and how to print its answer.
+/// The host to ask, and the form of the output.
 #[derive(Debug, Clone, Args)]
 pub(super) struct HostArguments {
-    /// The host's admin listener; the token, if it needs one, is taken from FOREBAY_ADMIN_TOKEN
+    /// The host's admin listener; its token, if it has one, is read from FOREBAY_ADMIN_TOKEN
     #[arg(long, value_name = "URL", env = "FOREBAY_ADMIN_URL", default_value = "http://127.0.0.1:8081")]
     admin: Uri,
     /// Print the API's JSON
@@ -35,7 +37,7 @@ pub(super) struct HostArguments {
     pub(super) json: bool,
 }
 
-/// Asks one host.
+/// A client of one host.
 pub(super) struct Client {
     http: HttpClient<HttpConnector, Full<Bytes>>,
     authority: http::uri::Authority,
@@ -67,45 +69,45 @@ impl Client {
         Ok(Self { http, authority, token })
     }
 
-    /// Asks for something.
+    /// GETs a path.
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, Bytes::new()).await
     }
 
-    /// Asks for something that is worth having whatever its status is.
+    /// GETs a path and returns the answer whatever its status.
     pub(super) async fn get_whatever(&self, path: &str) -> Result<Answer, Failure> {
         Ok(self.exchange(Method::GET, path, Bytes::new()).await?.1)
     }
 
-    /// Has something done that needs no words.
+    /// POSTs without a body.
     pub(super) async fn post(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::POST, path, Bytes::new()).await
     }
 
-    /// Has something done.
+    /// POSTs `body`.
     pub(super) async fn post_json(&self, path: &str, body: &impl Serialize) -> Result<Answer, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::Failed(error.to_string()))?;
         self.ask(Method::POST, path, body.into()).await
     }
 
-    /// Has something be as this says.
+    /// PUTs `body`.
     pub(super) async fn put(&self, path: &str, body: &impl Serialize) -> Result<Answer, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::Failed(error.to_string()))?;
         self.ask(Method::PUT, path, body.into()).await
     }
 
-    /// Has a part of something be as this says.
+    /// PATCHes with `body`.
     pub(super) async fn patch(&self, path: &str, body: &impl Serialize) -> Result<Answer, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::Failed(error.to_string()))?;
         self.ask(Method::PATCH, path, body.into()).await
     }
 
-    /// Has something taken away.
+    /// DELETEs a path.
     pub(super) async fn delete(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::DELETE, path, Bytes::new()).await
     }
 
-    /// Hands in a file.
+    /// POSTs a file.
     pub(super) async fn post_file(&self, path: &str, file: Vec<u8>) -> Result<Answer, Failure> {
         self.ask(Method::POST, path, file.into()).await
     }
@@ -144,7 +146,44 @@ impl Client {
     }
 }
 
+/// A path with a query. Its values are names, states, numbers and ids, whose characters need no escape.
+pub(super) struct Query {
+    path: String,
+    is_bare: bool,
+}
+
+impl Query {
+    pub(super) fn new(path: impl Into<String>) -> Self {
+        Self { path: path.into(), is_bare: true }
+    }
+
+    /// Adds a parameter if it has a value.
+    pub(super) fn and(mut self, name: &str, value: Option<impl Display>) -> Self {
+        if let Some(value) = value {
+            let separator = if self.is_bare { '?' } else { '&' };
+            let _ = write!(self.path, "{separator}{name}={value}");
+            self.is_bare = false;
+        }
+        self
+    }
+
+    /// The path with its query.
+    pub(super) fn as_str(&self) -> &str {
+        &self.path
+    }
+}
+
 impl Answer {
+    /// Prints the answer: as JSON if `host` says so, else as the text that `render` makes of it.
+    pub(super) fn show<T: DeserializeOwned>(
+        &self,
+        host: &HostArguments,
+        render: impl FnOnce(T) -> String,
+    ) -> Result<(), Failure> {
+        let text = if host.json { self.text() } else { render(self.read()?) };
+        Ok(print(&text)?)
+    }
+
     /// The answer as it came, with a line end.
     pub(super) fn text(&self) -> String {
         let mut text = String::from_utf8_lossy(&self.body).into_owned();
@@ -152,14 +191,14 @@ impl Answer {
         text
     }
 
-    /// The answer, read.
+    /// The answer as a `T`.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::Failed(format!("the host's answer is not what this version expects: {error}")))
+            .map_err(|error| Failure::Failed(format!("this version cannot read the host's answer: {error}")))
     }
 }
 
-/// What an answer that is an error means.
+/// The failure that an error of the API means.
 pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let text = match serde_json::from_slice::<ErrorBody>(body) {
         Ok(answer) => answer.error.message,
@@ -174,7 +213,7 @@ pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     }
 }
 
-/// An error with what caused it: the client's own text says only that something went wrong.
+/// An error with its causes: the text of the HTTP client alone names none.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,4 +1,4 @@
-//! `forebay config`: checks a configuration without starting anything, or prints the reference.
+//! `forebay config`: checks a configuration, or prints the reference.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::app::{self, Config, Sources, reference};
 #[command(after_help = "Examples:\n  forebay config --check /etc/forebay.toml\n  forebay config --reference | less")]
 #[group(required = true, multiple = false)]
 pub(super) struct Arguments {
-    /// Check a file together with the environment and the files that it names, as `forebay serve` would
+    /// Check a file with the environment and the files that it names, as `forebay serve` does
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
     /// Print every key with its type, default, variable and meaning, as Markdown

@@ -1,24 +1,27 @@
-//! `forebay destination`: the ways out, and setting and removing them while hosts run.
+//! `forebay destination`: showing destinations, and setting and removing them while hosts run.
 
 use std::fmt::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value};
 
-use super::client::{Client, HostArguments};
+use super::client::{Client, HostArguments, Query};
 use super::exit::Failure;
-use super::output::{Table, fields, print, printable};
+use super::output::{NONE, Table, fields, printable};
 use crate::admin::wire::{DestinationOf, DestinationRemoved, DestinationSet, Destinations, PendingMessages};
+use crate::config::destination_value;
 use crate::model::names::DestinationName;
 
 /// `forebay destination`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// List the destinations that the asked host knows
+    /// List the destinations that the host knows
+    #[command(after_help = LIST_HELP)]
     List(ListArguments),
-    /// Show one, with how many messages wait for it
+    /// Show one destination, with a count of its pending messages
+    #[command(after_help = "Example:\n  forebay destination show crm\n\nExit code 3: the destination does not exist.")]
     Show(OneArguments),
-    /// Set a destination, or keys of one, for every host over the database and without a restart
+    /// Set a destination, or keys of one, for every host on the database, without a restart
     #[command(after_help = SET_HELP)]
     Set(SetArguments),
     /// Remove a destination that was set
@@ -26,13 +29,27 @@ pub(super) enum Verb {
     Remove(RemoveArguments),
 }
 
-const SET_HELP: &str = "\
-The keys are those of [destinations.NAME] in a configuration, under the same rules. What is not given stays as it was \
-set, or at its default; KEY= with nothing behind it goes back to the default. A destination of the asked host's \
-configuration is changed there, and not here.
+pub(super) const HELP: &str = "\
+Examples:
+  forebay destination list
+  forebay destination set crm url=https://crm.example/hooks secret=crm-signing";
 
-Every host sees it within a second: what waited for it is sent, and the next attempt is made with what is set now. \
-Its secret is a file in the secrets directory of every host.
+const LIST_HELP: &str = "\
+Origins:
+  configuration  from the configuration of the host
+  set            set by `forebay destination set`, for every host on the database
+  removed        removed, with messages that wait until it is set again
+
+Examples:
+  forebay destination list
+  forebay destination list --json";
+
+const SET_HELP: &str = "\
+The keys are those of [destinations.NAME] in a configuration, with the same rules. Keys that are not given stay as they are; \
+KEY= without a value sets the default. A destination of the host's configuration is changed there.
+
+Every host sees the change within a second: waiting messages are sent, and the next attempts use the new keys. The secret \
+must be a file in the secrets directory of every host.
 
 Examples:
   forebay destination set crm url=https://crm.example/hooks secret=crm-signing
@@ -40,18 +57,17 @@ Examples:
   forebay destination set crm weight=
   forebay destination set crm --version 17 ordering=exact
 
-Exit code 4 says that it has another version by now, is the configuration's, or that messages wait in an order that \
-it would not have any more.";
+Exit code 4: the version differs, the destination comes from the configuration, or waiting messages would change order.";
 
 const REMOVE_HELP: &str = "\
-Nothing is lost with a destination: messages that are pending are a reason to refuse, unless it is said that they wait. \
-They then stay visible (forebay message why) and are sent once it is set again.
+Pending messages are never lost: `remove` refuses while there are any, unless --pending wait is given. Then they wait until \
+the destination is set again; `forebay message why` shows the reason.
 
 Examples:
   forebay destination remove crm
   forebay destination remove crm --pending wait
 
-Exit code 4 says that messages are pending, or that it has another version by now.";
+Exit code 4: messages are pending, the version differs, or the destination comes from the configuration.";
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
@@ -61,7 +77,7 @@ pub(super) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct OneArguments {
-    /// Its name
+    /// The destination
     #[arg(value_name = "NAME")]
     name: DestinationName,
     #[command(flatten)]
@@ -72,16 +88,16 @@ pub(super) struct OneArguments {
 pub(super) struct SetArguments {
     #[command(flatten)]
     one: OneArguments,
-    /// A key of [destinations.NAME] and its value; of a list, the values with commas between them
+    /// A key of [destinations.NAME] and its value; a list has commas between its values
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = parse_key)]
     keys: Vec<(String, Value)>,
-    /// Forget the keys that are not given
+    /// Set the keys that are not given to their defaults
     #[arg(long)]
     replace: bool,
-    /// Only if this is its version; 0 if it is to be new
+    /// Change it only if this is its version; 0 means that it does not exist yet
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// Even if messages wait that would then stand in another order
+    /// Change it even if waiting messages then have another order
     #[arg(long)]
     reorder: bool,
 }
@@ -90,34 +106,23 @@ pub(super) struct SetArguments {
 pub(super) struct RemoveArguments {
     #[command(flatten)]
     one: OneArguments,
-    /// What becomes of its messages that are pending
-    #[arg(long, value_name = "WHAT")]
+    /// Remove it despite pending messages, which wait until it is set again
+    #[arg(long, value_name = "wait")]
     pending: Option<PendingWord>,
-    /// Only if this is its version
+    /// Remove it only if this is its version
     #[arg(long, value_name = "N")]
     version: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PendingWord {
-    /// They wait until it is set again.
     Wait,
 }
 
-/// Keys whose values are words, whatever they look like.
-const TEXT_KEYS: [&str; 4] = ["url", "secret", "uncertain", "ordering"];
-/// Keys whose values are lists.
-const LIST_KEYS: [&str; 1] = ["retry_statuses"];
-
+/// `KEY=VALUE`, with the value as the configuration has it. The host checks both.
 fn parse_key(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("it must be KEY=VALUE")?;
-    let value = match value {
-        "" => Value::Null,
-        list if LIST_KEYS.contains(&key) => list.split(',').map(|item| Value::from(item.trim())).collect(),
-        text if TEXT_KEYS.contains(&key) => Value::from(text),
-        number => number.parse::<i64>().map_or_else(|_| Value::from(number), Value::from),
-    };
-    Ok((key.to_owned(), value))
+    Ok((key.to_owned(), destination_value(key, value)))
 }
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
@@ -131,14 +136,14 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
 
 async fn list(host: &HostArguments) -> Result<(), Failure> {
     let answer = Client::new(host)?.get("/api/v1/destinations").await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let Destinations { destinations } = answer.read()?;
-    let mut table = Table::new(["DESTINATION", "FROM", "VERSION", "URL", "ORDERING", "IN FLIGHT", "WEIGHT"]);
-    for destination in &destinations {
+    answer.show(host, |destinations: Destinations| destination_table(&destinations.items))
+}
+
+fn destination_table(destinations: &[DestinationOf]) -> String {
+    let mut table = Table::new(["DESTINATION", "ORIGIN", "VERSION", "URL", "ORDERING", "IN FLIGHT", "WEIGHT"]);
+    for destination in destinations {
         let settings = destination.settings.as_ref();
-        let of = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+        let of = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
         table.row([
             &destination.name,
             &destination.origin,
@@ -149,61 +154,42 @@ async fn list(host: &HostArguments) -> Result<(), Failure> {
             &of(settings.map(|settings| settings.weight.to_string())),
         ]);
     }
-    let mut text = table.render();
-    for destination in &destinations {
-        text.push_str(&troubles(destination));
-    }
-    Ok(print(&text)?)
+    let troubles: String = destinations.iter().map(troubles).collect();
+    table.render() + &troubles
 }
 
 async fn show(name: &DestinationName, host: &HostArguments) -> Result<(), Failure> {
     let answer = Client::new(host)?.get(&format!("/api/v1/destinations/{name}")).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let destination: DestinationOf = answer.read()?;
-    Ok(print(&one(&destination))?)
+    answer.show(host, |destination: DestinationOf| destination_text(&destination))
 }
 
 async fn set(arguments: SetArguments) -> Result<(), Failure> {
     let SetArguments { one: OneArguments { name, host }, keys, replace, version, reorder } = arguments;
     let document: Map<String, Value> = keys.into_iter().collect();
-    let path = format!("/api/v1/destinations/{name}?reorder={reorder}{}", version_of(version));
-    let client = Client::new(&host)?;
-    let answer = if replace { client.put(&path, &document).await? } else { client.patch(&path, &document).await? };
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let DestinationSet { destination, notes } = answer.read()?;
-    let mut text = one(&destination);
-    for note in notes {
-        let _ = writeln!(text, "note: {}", printable(&note));
-    }
-    Ok(print(&text)?)
+    let query = Query::new(format!("/api/v1/destinations/{name}"))
+        .and("reorder", reorder.then_some(true))
+        .and("version", version);
+    let (client, path) = (Client::new(&host)?, query.as_str());
+    let answer = if replace { client.put(path, &document).await? } else { client.patch(path, &document).await? };
+    answer.show(&host, |DestinationSet { destination, notes }: DestinationSet| {
+        let notes: String = notes.iter().map(|note| format!("note: {}\n", printable(note))).collect();
+        destination_text(&destination) + &notes
+    })
 }
 
 async fn remove(arguments: RemoveArguments) -> Result<(), Failure> {
     let RemoveArguments { one: OneArguments { name, host }, pending, version } = arguments;
-    let pending = match pending {
-        Some(PendingWord::Wait) => "pending=wait",
-        None => "",
-    };
-    let path = format!("/api/v1/destinations/{name}?{pending}{}", version_of(version));
-    let answer = Client::new(&host)?.delete(&path).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let DestinationRemoved { name, pending, .. } = answer.read()?;
-    let waiting = match pending {
-        PendingMessages { messages: 0, more: false } => "nothing waits for it".to_owned(),
-        PendingMessages { messages: 1, more: false } => "1 message waits until it is set again".to_owned(),
-        pending => format!("{} wait until it is set again", counted(pending)),
-    };
-    Ok(print(&format!("{name} is removed; {waiting}\n"))?)
-}
-
-fn version_of(version: Option<u64>) -> String {
-    version.map(|version| format!("&version={version}")).unwrap_or_default()
+    let pending = pending.map(|PendingWord::Wait| "wait");
+    let query = Query::new(format!("/api/v1/destinations/{name}")).and("pending", pending).and("version", version);
+    let answer = Client::new(&host)?.delete(query.as_str()).await?;
+    answer.show(&host, |DestinationRemoved { name, pending, .. }: DestinationRemoved| {
+        let waiting = match pending {
+            PendingMessages { messages: 0, more: false } => "no message waits for it".to_owned(),
+            PendingMessages { messages: 1, more: false } => "1 message waits until it is set again".to_owned(),
+            pending => format!("{} wait until it is set again", counted(pending)),
+        };
+        format!("{name} is removed; {waiting}\n")
+    })
 }
 
 fn counted(pending: PendingMessages) -> String {
@@ -211,11 +197,11 @@ fn counted(pending: PendingMessages) -> String {
     format!("{}{messages} messages", if more { "at least " } else { "" })
 }
 
-/// A destination, key by key.
-fn one(destination: &DestinationOf) -> String {
+/// A destination as fields.
+fn destination_text(destination: &DestinationOf) -> String {
     let mut pairs = vec![
         ("destination", Some(destination.name.clone())),
-        ("from", Some(destination.origin.clone())),
+        ("origin", Some(destination.origin.clone())),
         ("version", destination.version.map(|version| version.to_string())),
     ];
     if let Some(settings) = &destination.settings {
@@ -237,14 +223,14 @@ fn one(destination: &DestinationOf) -> String {
     }
     pairs.extend([
         ("pending", destination.pending.map(counted)),
-        ("set", destination.created_at.clone()),
+        ("created", destination.created_at.clone()),
         ("changed", destination.changed_at.clone()),
     ]);
     let pairs: Vec<_> = pairs.iter().map(|(name, value)| (*name, value.as_deref())).collect();
     fields(&pairs) + &troubles(destination)
 }
 
-/// What is wrong with it on the asked host.
+/// The troubles that the host has with it.
 fn troubles(destination: &DestinationOf) -> String {
     let mut text = String::new();
     if let Some(trouble) = &destination.trouble {
@@ -270,7 +256,8 @@ mod tests {
         assert_eq!(read("secret=17"), Ok(json!({"secret": "17"})));
         assert_eq!(read("retry_statuses=401, 404"), Ok(json!({"retry_statuses": ["401", "404"]})));
         assert_eq!(read("weight="), Ok(json!({"weight": null})));
-        assert_eq!(read("weight=heavy"), Ok(json!({"weight": "heavy"})), "the host says what is wrong with it");
+        assert_eq!(read("weight=heavy"), Ok(json!({"weight": "heavy"})), "the host refuses it with a reason");
+        assert_eq!(read("weigth=4"), Ok(json!({"weigth": 4})), "the host names the key that is meant");
         assert!(read("weight").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `forebay doctor`: what stands in the way of a host, of one that is to start or of one that runs.
+//! `forebay doctor`: checks what a host needs before its start, and asks a running one.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ Examples:
   forebay doctor --config /etc/forebay.toml --data /var/lib/forebay --pack github.fpk
   forebay doctor --data /var/lib/forebay --admin http://127.0.0.1:8081
 
-Checks everything that a start needs, and starts nothing. A data directory that a host uses is not examined: ask that host \
-with --admin. The exit code is 1 if any finding is a failure; warnings do not count.";
+Checks everything that a start needs, without starting anything. The data directory of a running host is not examined: ask \
+that host with --admin. Exit code 1: at least one finding is a failure; warnings do not count.";
 
 /// `forebay doctor`.
 #[derive(Debug, Args)]
@@ -33,10 +33,10 @@ pub(super) struct Arguments {
     /// The secrets, as for `forebay serve`
     #[arg(long, value_name = "DIR")]
     secrets: Option<PathBuf>,
-    /// A pack that is to be served; may be given several times
+    /// A pack file that the host shall serve; may be given several times
     #[arg(long = "pack", value_name = "FILE")]
     packs: Vec<PathBuf>,
-    /// Also ask this running host whether it is ready; the token is taken from FOREBAY_ADMIN_TOKEN
+    /// Also ask this running host whether it is ready; the token is read from FOREBAY_ADMIN_TOKEN
     #[arg(long, value_name = "URL")]
     admin: Option<Uri>,
     /// Print JSON
@@ -74,12 +74,12 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What a running host says of itself.
+/// Findings of a running host.
 async fn ask(admin: &Uri) -> Result<Vec<Finding>, Failure> {
     let answer = match Client::at(admin)?.get_whatever("/readyz").await {
         Ok(answer) => answer,
         Err(Failure::Unreachable(text)) => {
-            let remedy = "see that the host runs, and that --admin names its admin listener";
+            let remedy = "check that the host runs, and that --admin names its admin listener";
             return Ok(vec![Finding::failure("host", text, remedy)]);
         }
         Err(failure) => return Err(failure),
@@ -89,7 +89,7 @@ async fn ask(admin: &Uri) -> Result<Vec<Finding>, Failure> {
     if readiness.ready {
         return Ok(vec![answers, Finding::ok("readiness", "it takes deliveries and works them off")]);
     }
-    let remedy = "docs/operations.md has what to do for each reason, under `Health and readiness`";
+    let remedy = "see `Health and readiness` in docs/operations.md, which lists the reasons";
     let reasons = readiness.reasons.into_iter().map(|reason| Finding::failure("readiness", reason, remedy));
     Ok(std::iter::once(answers).chain(reasons).collect())
 }
@@ -112,7 +112,7 @@ fn json(findings: &[Finding]) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-/// A line a finding, whole: what was seen may be long. Below it, what to do.
+/// A line per finding, uncut, with its remedy below.
 fn table(findings: &[Finding]) -> String {
     let mut lines = Vec::new();
     for finding in findings {

@@ -1,4 +1,4 @@
-//! `forebay event`: what was delivered, and what became of it.
+//! `forebay event`: showing, running, replaying and verifying events.
 
 mod verify;
 
@@ -7,10 +7,10 @@ use std::fmt::Write;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
-use super::client::{Client, HostArguments};
+use super::client::{Client, HostArguments, Query};
 use super::exit::Failure;
 use super::message::message_table;
-use super::output::{Table, fields, print, printable_lines};
+use super::output::{NONE, Table, fields, generation, next_page, printable_lines};
 use super::work_item::{replay, work_item_fields};
 use crate::admin::wire;
 use crate::model::ids::EventId;
@@ -18,11 +18,11 @@ use crate::model::names::{Namespace, PackName, RouteName};
 use crate::model::work_item::WorkState;
 
 pub(super) const HELP: &str = "\
-Examples, when something went wrong:
-  forebay event list --state dead       what ended badly, newest first
-  forebay event show evt_019a…          why, attempt by attempt, and what was read for it
-  forebay event replay evt_019a…        run it again, once the cause is mended
-  forebay event verify --last 100       whether finished runs would have the same output today";
+Examples:
+  forebay event list --state dead       failed events, newest first
+  forebay event show evt_019a…          the last failure, the reads, and the messages
+  forebay event replay evt_019a…        run it again after the cause is fixed
+  forebay event verify --last 100       compare finished runs with runs of today";
 
 /// `forebay event`.
 #[derive(Debug, Subcommand)]
@@ -32,51 +32,50 @@ pub(super) enum Verb {
         after_help = "Examples:\n  forebay event list --state dead\n  forebay event list --pack github --limit 10 --json"
     )]
     List(ListArguments),
-    /// Show one event: its body, its executions, its messages
+    /// Show one event with its work items, messages and body
     #[command(after_help = SHOW_HELP)]
     Show(ShowArguments),
-    /// Run the work item of an event next, before all others that wait
+    /// Claim the work item of an event next, before all others
     #[command(after_help = RUN_HELP)]
     Run(ShowArguments),
-    /// Run an event again: replay its last work item, which is done or dead
+    /// Replay the last work item of an event, which is done or dead
     #[command(after_help = REPLAY_HELP)]
     Replay(ShowArguments),
-    /// Repeat finished runs, with the same reads on the same generation, and compare the outputs
+    /// Re-run finished work items with the same reads and generation, and compare the outputs
     #[command(after_help = verify::HELP)]
     Verify(verify::Arguments),
 }
 
 const SHOW_HELP: &str = "\
-Event ids are in the answer that the provider got, in `forebay event list`, and in the host's log.
+Event ids are in the answer to the provider, in `forebay event list`, and in the host's log.
 
 Examples:
   forebay event show evt_019a…
   forebay event show evt_019a… --json
 
-Exit code 3: there is no such event.";
+Exit code 3: the event does not exist.";
 
 const REPLAY_HELP: &str = "\
-Creates one new work item on the same event, on the generation that ran it before. The event is not changed, and the messages \
-that the replay emits are new ones. Each work item can be replayed once. See also: `forebay work-item replay`.
+The replay is a new work item on the same event and the same generation. It emits new messages. A work item can be replayed \
+once; its replay can be replayed in turn. See also `forebay work-item replay`.
 
 Example:
   forebay event replay evt_019a…
 
-Exit code 4: the last work item has not ended, or an executor of the older protocol replayed the event.";
+Exit code 4: the last work item has not ended, or an older host replayed the event.";
 
 const RUN_HELP: &str = "\
-The host claims the work item before all others, if a worker is free and the limiter allows it. The claim respects the lane, \
-the delay and any lease. To run again what has ended, use `forebay event replay`. `forebay queue peek` shows what is next \
-anyway.
+The host claims the work item before all others if a worker is free and the limiter allows it. Lanes, delays and leases still \
+apply. To run a finished event again, use `forebay event replay`. `forebay queue peek` shows the head of the queue.
 
 Example:
   forebay event run evt_019a…
 
-Exit code 4: the work item cannot be claimed now; the error says why.";
+Exit code 4: the work item cannot be claimed now; the error names the reason.";
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only events of this tenant
+    /// Only events of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
     /// Only events of this pack
@@ -85,10 +84,10 @@ pub(super) struct ListArguments {
     /// Only events of this route
     #[arg(long, value_name = "NAME")]
     route: Option<RouteName>,
-    /// Only events with a work item in this state
-    #[arg(long, value_parser = PossibleValuesParser::new(WorkState::ALL.map(WorkState::as_str)))]
+    /// Only events whose last work item has this state; `dead` leaves out replayed ones
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(WorkState::ALL.map(WorkState::as_str)))]
     state: Option<String>,
-    /// Continue behind this event
+    /// Continue after this event
     #[arg(long, value_name = "ID")]
     after: Option<EventId>,
     /// Number of events
@@ -117,78 +116,69 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     }
 }
 
-async fn run_next(arguments: ShowArguments) -> Result<(), Failure> {
-    let answer = Client::new(&arguments.host)?.post(&format!("/api/v1/events/{}/run", arguments.id)).await?;
-    if arguments.host.json {
-        return Ok(print(&answer.text())?);
-    }
-    Ok(print(&work_item_fields(&answer.read()?))?)
+async fn run_next(ShowArguments { id, host }: ShowArguments) -> Result<(), Failure> {
+    let answer = Client::new(&host)?.post(&format!("/api/v1/events/{id}/run")).await?;
+    answer.show(&host, |item: wire::WorkItem| work_item_fields(&item))
 }
 
-async fn replay_last(arguments: ShowArguments) -> Result<(), Failure> {
-    let client = Client::new(&arguments.host)?;
-    let event: wire::EventDetail = client.get(&format!("/api/v1/events/{}", arguments.id)).await?.read()?;
+async fn replay_last(ShowArguments { id, host }: ShowArguments) -> Result<(), Failure> {
+    let client = Client::new(&host)?;
+    let event: wire::EventDetail = client.get(&format!("/api/v1/events/{id}")).await?.read()?;
     match event.work_items.iter().rfind(|item| item.replayed_at.is_none()) {
-        Some(last) => replay(&client, &last.id, arguments.host.json).await,
+        Some(last) => replay(&last.id, &host).await,
         None => {
-            let text = format!("event {} has no work item yet: `forebay doctor` lists such events", arguments.id);
+            let text = format!("event {id} has no work item yet: `forebay doctor` lists such events");
             Err(Failure::NotFound(text))
         }
     }
 }
 
 async fn list(arguments: ListArguments) -> Result<(), Failure> {
-    let mut path = format!("/api/v1/events?limit={}", arguments.limit);
-    // Names, states and ids are of characters that need no escape in a query.
-    let mut narrow = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = write!(path, "&{name}={value}");
-        }
-    };
-    narrow("namespace", arguments.namespace.map(|name| name.to_string()));
-    narrow("pack", arguments.pack.map(|name| name.to_string()));
-    narrow("route", arguments.route.map(|name| name.to_string()));
-    narrow("state", arguments.state);
-    narrow("after", arguments.after.map(|id| id.to_string()));
-    let answer = Client::new(&arguments.host)?.get(&path).await?;
-    if arguments.host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let page: wire::List<wire::EventSummary> = answer.read()?;
-    let mut table = Table::new(["EVENT", "RECEIVED", "NAMESPACE", "ROUTE", "STATE", "ATTEMPT", "BYTES", "DELIVERY"]);
-    for event in &page.items {
-        // What died and was run again is nobody's trouble any more.
-        let replayed = if event.replayed_at.is_some() { ", replayed" } else { "" };
+    let ListArguments { namespace, pack, route, state, after, limit, host } = arguments;
+    let query = Query::new("/api/v1/events")
+        .and("limit", Some(limit))
+        .and("namespace", namespace)
+        .and("pack", pack)
+        .and("route", route)
+        .and("state", state)
+        .and("after", after);
+    Client::new(&host)?
+        .get(query.as_str())
+        .await?
+        .show(&host, |page: wire::List<wire::EventSummary>| event_table(&page.items) + &next_page(page.next.as_deref()))
+}
+
+fn event_table(events: &[wire::EventSummary]) -> String {
+    let mut table =
+        Table::new(["EVENT", "RECEIVED", "NAMESPACE", "ROUTE", "STATE", "REPLAYED", "ATTEMPT", "BYTES", "DELIVERY"]);
+    for event in events {
         table.row([
             &event.id,
             &event.received_at,
             &event.namespace,
             &event.route,
-            &format!("{}{replayed}", event.state),
+            &event.state,
+            if event.replayed_at.is_some() { "yes" } else { NONE },
             &event.attempt.to_string(),
             &event.body_bytes.to_string(),
             &event.delivery_key,
         ]);
     }
-    let mut text = table.render();
-    if let Some(next) = page.next {
-        let _ = writeln!(text, "\nmore with --after {next}");
-    }
-    Ok(print(&text)?)
+    table.render()
 }
 
-async fn show(arguments: ShowArguments) -> Result<(), Failure> {
-    let answer = Client::new(&arguments.host)?.get(&format!("/api/v1/events/{}", arguments.id)).await?;
-    if arguments.host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let event: wire::EventDetail = answer.read()?;
+async fn show(ShowArguments { id, host }: ShowArguments) -> Result<(), Failure> {
+    let answer = Client::new(&host)?.get(&format!("/api/v1/events/{id}")).await?;
+    answer.show(&host, |event: wire::EventDetail| event_text(&event))
+}
+
+fn event_text(event: &wire::EventDetail) -> String {
     let mut text = fields(&[
         ("event", Some(&event.id)),
         ("receipt", Some(&event.receipt_id)),
         ("received", Some(&event.received_at)),
         ("namespace", Some(&event.namespace)),
-        ("pack", Some(&format!("{} #{}", event.pack, event.generation))),
+        ("pack", Some(&generation(&event.pack, event.generation))),
         ("route", Some(&event.route)),
         ("delivery", Some(&event.delivery_key)),
         ("source", event.source_key.as_deref()),
@@ -202,10 +192,10 @@ async fn show(arguments: ShowArguments) -> Result<(), Failure> {
         let _ = write!(text, "\n{}", message_table(&event.messages));
     }
     text.push_str(&headers_and_body(&event.headers, &event.body));
-    Ok(print(&text)?)
+    text
 }
 
-/// Headers, an empty line, and as much of the body as was sent.
+/// Headers, an empty line, and the body as far as the host shows it.
 pub(super) fn headers_and_body(headers: &[wire::HeaderValue], body: &wire::Body) -> String {
     let mut text = String::from("\n");
     for header in headers {

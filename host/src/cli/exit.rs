@@ -1,4 +1,4 @@
-//! What a failed command means for the script that called it.
+//! Failures of commands and their exit codes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,27 +6,27 @@ use std::process::ExitCode;
 /// The exit code of wrong usage; also what the argument parser exits with.
 pub(super) const USAGE: u8 = 2;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It failed.
+    /// Any other failure.
     Failed(String),
-    /// Its arguments or a configuration are wrong.
+    /// Wrong arguments or configuration.
     Usage(String),
-    /// There is no such thing.
+    /// The object does not exist.
     NotFound(String),
-    /// It comes too late, or the thing's state forbids it.
+    /// The command is too late, or conflicts with the state of the object.
     Conflict(String),
     /// The host does not answer.
     Unreachable(String),
-    /// What was looked at differs, and the caller wanted to be told.
-    Changed(String),
-    /// Whoever reads the output has stopped reading.
+    /// A comparison found a difference.
+    Differs(String),
+    /// The reader of the output has closed the pipe.
     OutputClosed,
 }
 
 impl Failure {
-    /// What happened, for people; nothing, if nobody listens.
+    /// The message for the operator; empty for a closed pipe.
     pub(super) fn text(&self) -> &str {
         match self {
             Failure::Failed(text)
@@ -34,12 +34,12 @@ impl Failure {
             | Failure::NotFound(text)
             | Failure::Conflict(text)
             | Failure::Unreachable(text)
-            | Failure::Changed(text) => text,
+            | Failure::Differs(text) => text,
             Failure::OutputClosed => "",
         }
     }
 
-    /// Says on standard error what happened, and gives the exit code.
+    /// Prints the message on standard error, and returns the exit code.
     pub(super) fn report(self) -> ExitCode {
         let (code, text) = match self {
             Failure::Failed(text) => (1, text),
@@ -47,10 +47,10 @@ impl Failure {
             Failure::NotFound(text) => (3, text),
             Failure::Conflict(text) => (4, text),
             Failure::Unreachable(text) => (5, text),
-            Failure::Changed(text) => (6, text),
+            Failure::Differs(text) => (6, text),
             Failure::OutputClosed => return ExitCode::SUCCESS,
         };
-        // Nobody reads it, or the disk that it goes to is full: the exit code still says it.
+        // If standard error cannot be written, the exit code still tells.
         let _ = writeln!(io::stderr(), "forebay: {text}");
         ExitCode::from(code)
     }
@@ -67,7 +67,7 @@ impl From<io::Error> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        // What was being done when it failed is said too: a cause alone names no file.
+        // The context is part of the message: a cause alone names no file.
         match error.downcast_ref::<io::Error>() {
             Some(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Failure::OutputClosed,
             Some(_) | None => Failure::Failed(format!("{error:#}")),

@@ -1,4 +1,4 @@
-//! The fixtures of a pack: requests that a provider would send, as files beside its manifest.
+//! The fixtures of a pack: requests of a provider, as files next to its manifest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,29 +16,29 @@ use crate::model::pack::{Manifest, Route};
 
 /// The folder with the fixtures, next to the manifest.
 pub(super) const FOLDER: &str = "fixtures";
-/// What the name of a request's file ends with.
+/// End of the name of a request's file.
 pub(super) const REQUEST_SUFFIX: &str = ".request.json";
-/// What the name of the file ends with that says what comes of it.
+/// End of the name of the file with the expected result.
 pub(super) const EXPECTED_SUFFIX: &str = ".expected.json";
-/// Fixtures of one pack.
+/// The most fixtures of a pack.
 const FIXTURES_MAX: usize = 1_000;
-/// One file of a fixture.
+/// The largest file of a fixture.
 const FIXTURE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A request, unsigned.
 #[derive(Debug)]
 pub(super) struct Fixture<'m> {
-    /// The route that it is sent to.
+    /// The route.
     pub(super) route: &'m Route,
     /// Its headers.
     pub(super) headers: HeaderMap,
     /// Its body, byte for byte.
     pub(super) body: Bytes,
-    /// What the pack's readers are answered, reader by reader and call by call.
+    /// Answers to the pack's readers, by reader and call.
     pub(super) answers: BTreeMap<String, Vec<RecordedAnswer>>,
 }
 
-/// What a provider answers to one call.
+/// The answer of a provider to a call.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecordedAnswer {
@@ -63,7 +63,7 @@ struct Request {
 }
 
 impl RecordedAnswer {
-    /// The answer, as a reader gets it.
+    /// The answer in the form for readers.
     pub(super) fn response(self) -> anyhow::Result<ReadResponse> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
@@ -81,14 +81,14 @@ impl RecordedAnswer {
 /// The names of the fixtures in this folder, sorted.
 pub(super) fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     let entries = fs::read_dir(folder)
-        .with_context(|| format!("{}: a pack's fixtures are there, as NAME{REQUEST_SUFFIX}", folder.display()))?;
+        .with_context(|| format!("{}: the folder of the fixtures, NAME{REQUEST_SUFFIX}", folder.display()))?;
     let mut names = Vec::new();
     for entry in entries {
         let file = entry?.file_name();
         names.extend(file.to_str().and_then(|file| file.strip_suffix(REQUEST_SUFFIX)).map(str::to_owned));
     }
     match names.len() {
-        0 => bail!("{} has no fixture: make a NAME{REQUEST_SUFFIX}", folder.display()),
+        0 => bail!("{} has no fixture: create NAME{REQUEST_SUFFIX}", folder.display()),
         many if many > FIXTURES_MAX => bail!("{} has {many} fixtures: at most {FIXTURES_MAX}", folder.display()),
         _ => names.sort(),
     }
@@ -119,7 +119,7 @@ fn parse<'m>(text: &str, manifest: &'m Manifest) -> anyhow::Result<Fixture<'m>> 
     let request: Request = serde_json::from_str(text)?;
     let route: &Route = match (&request.route, &manifest.routes[..]) {
         (None, [only]) => only,
-        (None, _) => bail!("the pack has several routes: say which with `route`"),
+        (None, _) => bail!("the pack has several routes: name one with `route`"),
         (Some(name), routes) => routes
             .iter()
             .find(|route| route.path.as_str() == name)
@@ -135,7 +135,7 @@ fn parse<'m>(text: &str, manifest: &'m Manifest) -> anyhow::Result<Fixture<'m>> 
             Bytes::from(json.get().to_owned())
         }
         (None, Some(text)) => Bytes::from(text),
-        _ => bail!("give the body as `body` (JSON) or as `body_text`, one of them"),
+        _ => bail!("give either `body` (JSON) or `body_text`"),
     };
     Ok(Fixture { route, headers, body, answers: request.answers })
 }

@@ -1,23 +1,28 @@
-//! `forebay lane`: how Destination Lanes stand, and pausing, closing and resuming them.
+//! `forebay lane`: showing Destination Lanes, and pausing, closing and resuming them.
 
 use std::fmt::Write;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
-use super::client::{Client, HostArguments};
+use super::client::{Client, HostArguments, Query};
 use super::exit::Failure;
-use super::output::{Table, fields, print};
+use super::output::{NONE, Table, fields, printable};
 use crate::admin::wire;
 use crate::model::names::{DestinationName, Namespace};
+
+pub(super) const HELP: &str = "\
+Examples:
+  forebay lane list --troubled
+  forebay lane pause acme/sink --reason 'maintenance until 18:00'";
 
 /// `forebay lane`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// List the lanes of the shards that the host owns, and every gate that is not open
+    /// List the lanes of the host's shards, and every gate that is not open
     #[command(after_help = "Examples:\n  forebay lane list\n  forebay lane list --namespace acme")]
     List(ListArguments),
-    /// Show the lanes of one destination, of all tenants or of one
+    /// Show the lanes to one destination, of all namespaces or of one
     #[command(after_help = "Example:\n  forebay lane show acme/sink")]
     Show(OneArguments),
     /// Stop sending until the lane is resumed; waiting messages stay
@@ -25,25 +30,25 @@ pub(super) enum Verb {
     Pause(GateArguments),
     /// Send again from a paused or closed lane
     #[command(
-        after_help = "Resuming a whole destination resumes the lanes of every tenant.\n\nExample:\n  forebay lane resume acme/sink"
+        after_help = "Resuming a whole destination resumes the lanes of every namespace.\n\nExample:\n  forebay lane resume acme/sink"
     )]
     Resume(OneArguments),
-    /// Shut a lane for good; waiting messages stay visible, and a resume opens it again
+    /// Stop sending for good; waiting messages stay visible, and a resume opens the lane again
     #[command(after_help = CLOSE_HELP)]
     Close(GateArguments),
 }
 
 const PAUSE_HELP: &str = "\
-Every host sees the gate within a second, and it outlives restarts. What is being sent is sent to its end. Messages expire in \
-a shut lane too.
+Every host sees the gate within a second, and it outlives restarts. Attempts that have begun are finished. Messages expire in \
+a lane that is not open, too.
 
 Examples:
   forebay lane pause sink --reason 'maintenance until 18:00'
   forebay lane pause acme/sink";
 
 const CLOSE_HELP: &str = "\
-Every host sees the gate within a second, and it outlives restarts. What is being sent is sent to its end. Messages expire in \
-a shut lane too.
+Every host sees the gate within a second, and it outlives restarts. Attempts that have begun are finished. Messages expire in \
+a lane that is not open, too.
 
 Example:
   forebay lane close acme/sink --reason 'customer left'";
@@ -72,13 +77,13 @@ impl FromStr for Target {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only lanes of this tenant
+    /// Only lanes of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
     /// Only lanes to this destination
     #[arg(long, value_name = "NAME")]
     destination: Option<DestinationName>,
-    /// Only those that are shut, that fail, or that were asked to wait
+    /// Only lanes whose gate is not open, whose circuit is not closed, or whose destination is throttled
     #[arg(long)]
     troubled: bool,
     #[command(flatten)]
@@ -87,7 +92,7 @@ pub(super) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct OneArguments {
-    /// A destination, or one tenant's: NAMESPACE/DESTINATION
+    /// NAMESPACE/DESTINATION, or DESTINATION for all namespaces
     #[arg(value_name = "LANE")]
     target: Target,
     #[command(flatten)]
@@ -106,9 +111,8 @@ pub(super) struct GateArguments {
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::List(ListArguments { namespace, destination, troubled, host }) => {
-            let path = path(namespace, destination);
-            let troubled = if troubled { "&troubled=true" } else { "" };
-            list(&format!("{path}{troubled}"), &host).await
+            let query = query(namespace, destination).and("troubled", troubled.then_some(true));
+            Client::new(&host)?.get(query.as_str()).await?.show(&host, |lanes: wire::Lanes| lane_table(&lanes))
         }
         Verb::Show(OneArguments { target, host }) => show(target, &host).await,
         Verb::Pause(GateArguments { one, reason }) => set_gate(one, "paused", reason).await,
@@ -117,22 +121,13 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     }
 }
 
-fn path(namespace: Option<Namespace>, destination: Option<DestinationName>) -> String {
-    // Names are of characters that need no escape in a query.
-    let namespace = namespace.map(|namespace| format!("namespace={namespace}"));
-    let destination = destination.map(|destination| format!("destination={destination}"));
-    let query: Vec<String> = [namespace, destination].into_iter().flatten().collect();
-    format!("/api/v1/lanes?{}", query.join("&"))
+fn query(namespace: Option<Namespace>, destination: Option<DestinationName>) -> Query {
+    Query::new("/api/v1/lanes").and("namespace", namespace).and("destination", destination)
 }
 
-async fn list(path: &str, host: &HostArguments) -> Result<(), Failure> {
-    let answer = Client::new(host)?.get(path).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let lanes: wire::Lanes = answer.read()?;
-    let mut table = Table::new(["LANE", "SHARD", "GATE", "CIRCUIT", "PENDING", "IN FLIGHT", "NEXT", "HELD"]);
-    for lane in &lanes.lanes {
+fn lane_table(lanes: &wire::Lanes) -> String {
+    let mut table = Table::new(["LANE", "SHARD", "GATE", "CIRCUIT", "PENDING", "IN FLIGHT", "ELIGIBLE FROM", "HELD"]);
+    for lane in &lanes.items {
         table.row([
             &lane.lane,
             &lane.shard.to_string(),
@@ -140,78 +135,75 @@ async fn list(path: &str, host: &HostArguments) -> Result<(), Failure> {
             &lane.circuit,
             &lane.pending.to_string(),
             &lane.in_flight_messages.to_string(),
-            lane.eligible_from.as_deref().unwrap_or("–"),
-            lane.held.as_deref().unwrap_or("–"),
+            lane.eligible_from.as_deref().unwrap_or(NONE),
+            lane.held.as_deref().unwrap_or(NONE),
         ]);
     }
-    let mut text = table.render();
-    text.push_str(&footer(&lanes));
-    Ok(print(&text)?)
+    table.render() + &footer(lanes)
 }
 
 async fn show(target: Target, host: &HostArguments) -> Result<(), Failure> {
     let name = target.destination.clone();
-    let answer = Client::new(host)?.get(&path(target.namespace, Some(target.destination))).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
+    let query = query(target.namespace, Some(target.destination));
+    let answer = Client::new(host)?.get(query.as_str()).await?;
     let lanes: wire::Lanes = answer.read()?;
-    if lanes.lanes.is_empty() && lanes.gates.is_empty() {
-        let reason = format!("this host has met no lane of the destination {name} (nothing was emitted to it yet)");
+    if !host.json && lanes.items.is_empty() && lanes.gates.is_empty() {
+        let reason = format!("this host knows no lane to destination {name}: no message to it was emitted yet");
         return Err(Failure::NotFound(reason));
     }
-    let mut text = String::new();
-    for lane in &lanes.lanes {
-        text.push_str(&fields(&[
-            ("lane", Some(&lane.lane)),
-            ("shard", Some(&lane.shard.to_string())),
-            ("order", Some(if lane.ordered { "one after the other" } else { "none" })),
-            ("gate", Some(&lane.gate)),
-            ("circuit", Some(&lane.circuit)),
-            ("circuit open until", lane.circuit_until.as_deref()),
-            ("left alone until", lane.throttled_until.as_deref()),
-            ("pending", Some(&lane.pending.to_string())),
-            ("in flight", Some(&format!("{} messages, {} bytes", lane.in_flight_messages, lane.in_flight_bytes))),
-            ("none before", lane.eligible_from.as_deref()),
-            ("held", lane.held.as_deref()),
-        ]));
-        text.push('\n');
-    }
-    text.push_str(&footer(&lanes));
-    Ok(print(&text)?)
+    answer.show(host, |lanes: wire::Lanes| {
+        let shown: String = lanes.items.iter().map(lane_text).collect();
+        shown + &footer(&lanes)
+    })
 }
 
-/// Gates, and what the asked host does not know.
+fn lane_text(lane: &wire::Lane) -> String {
+    let text = fields(&[
+        ("lane", Some(&lane.lane)),
+        ("shard", Some(&lane.shard.to_string())),
+        ("ordered", Some(if lane.ordered { "yes" } else { "no" })),
+        ("gate", Some(&lane.gate)),
+        ("circuit", Some(&lane.circuit)),
+        ("circuit open until", lane.circuit_until.as_deref()),
+        ("throttled until", lane.throttled_until.as_deref()),
+        ("pending", Some(&lane.pending.to_string())),
+        ("in flight", Some(&format!("{} messages, {} bytes", lane.in_flight_messages, lane.in_flight_bytes))),
+        ("eligible from", lane.eligible_from.as_deref()),
+        ("held", lane.held.as_deref()),
+    ]);
+    text + "\n"
+}
+
+/// Gates that are not open, and the limits of the host's view.
 fn footer(lanes: &wire::Lanes) -> String {
     let mut text = String::new();
     if lanes.more {
         text.push_str("\nthere are more lanes: narrow with --namespace or --destination\n");
     }
     for gate in &lanes.gates {
-        let whose = gate.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let name = lane_name(gate.namespace.as_deref(), &gate.destination);
         let reason = gate.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let line = format!("{whose}{} is {} since {}{reason}", gate.destination, gate.gate, gate.changed_at);
-        let _ = writeln!(text, "{}", super::output::printable(&line));
+        let line = format!("{name} is {} since {}{reason}", gate.gate, gate.changed_at);
+        let _ = writeln!(text, "{}", printable(&line));
     }
     if !lanes.elsewhere.is_empty() {
         let shards: Vec<String> = lanes.elsewhere.iter().map(u16::to_string).collect();
-        let _ = writeln!(text, "shards owned by other hosts, which know their lanes: {}", shards.join(", "));
+        let _ = writeln!(text, "other hosts own shards {} and know their lanes", shards.join(", "));
     }
     text
 }
 
 async fn set_gate(one: OneArguments, gate: &str, reason: Option<String>) -> Result<(), Failure> {
-    let OneArguments { target, host } = one;
-    let wish = wire::SetGate {
-        destination: target.destination.to_string(),
-        namespace: target.namespace.as_ref().map(Namespace::to_string),
-        gate: gate.to_owned(),
-        reason,
-    };
+    let OneArguments { target: Target { namespace, destination }, host } = one;
+    let (namespace, destination) = (namespace.as_ref().map(Namespace::to_string), destination.to_string());
+    let wish = wire::SetGate { destination, namespace, gate: gate.to_owned(), reason };
     let answer = Client::new(&host)?.post_json("/api/v1/lanes/gate", &wish).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let whose = wish.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    Ok(print(&format!("{whose}{} is {gate}\n", wish.destination))?)
+    answer.show(&host, |set: wire::SetGate| {
+        format!("{} is {}\n", lane_name(set.namespace.as_deref(), &set.destination), set.gate)
+    })
+}
+
+/// `NAMESPACE/DESTINATION`, or `DESTINATION` for all namespaces.
+fn lane_name(namespace: Option<&str>, destination: &str) -> String {
+    namespace.map_or_else(|| destination.to_owned(), |namespace| format!("{namespace}/{destination}"))
 }

@@ -1,22 +1,26 @@
-//! `forebay message`: what is on its way out and why it waits; cancelling it, moving it to another time, sending it
-//! again.
-
-use std::fmt::Write;
+//! `forebay message`: showing, cancelling, rescheduling, redriving and resolving messages, and why one waits.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use jiff::{Span, SpanRelativeTo};
 
-use super::client::{Answer, Client, HostArguments};
+use super::client::{Client, HostArguments, Query};
 use super::event::headers_and_body;
 use super::exit::Failure;
 use super::lane::Target;
-use super::output::{Table, fields, print};
+use super::output::{NONE, Table, fields, generation, next_page, print};
 use crate::admin::wire;
+use crate::lanes::Held;
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::names::{DestinationName, Namespace};
 use crate::store::Resolution;
+
+pub(super) const HELP: &str = "\
+Examples:
+  forebay message list --state retry_wait     messages whose last attempt failed
+  forebay message why msg_019a…               why a message is not sent, and what to do
+  forebay message redrive --lane acme/sink    send the dead messages of a lane again";
 
 /// `forebay message`.
 #[derive(Debug, Subcommand)]
@@ -33,13 +37,13 @@ pub(super) enum Verb {
     /// Move a message that is not being published yet to another time
     #[command(after_help = RESCHEDULE_HELP)]
     Reschedule(RescheduleArguments),
-    /// Say why a message is not sent, and what to do about it
-    #[command(after_help = WHY_HELP)]
+    /// Explain why a message is not sent, and what to do
+    #[command(after_help = why_help())]
     Why(OneArguments),
-    /// Send dead messages again, with their idempotency keys
+    /// Send a dead message, or those of a lane, again with the same idempotency keys
     #[command(after_help = REDRIVE_HELP)]
     Redrive(RedriveArguments),
-    /// Record what became of an attempt whose outcome is unknown
+    /// Record the outcome of an uncertain message
     #[command(after_help = RESOLVE_HELP)]
     Resolve(ResolveArguments),
 }
@@ -53,7 +57,7 @@ const CANCEL_HELP: &str = "\
 Example:
   forebay message cancel msg_019a…
 
-Exit code 4: it is too late; the message is being published, has ended, or may have arrived by an earlier attempt.";
+Exit code 4: too late; the message is being published, has ended, or may have arrived by an earlier attempt.";
 
 const RESCHEDULE_HELP: &str = "\
 Examples:
@@ -61,7 +65,7 @@ Examples:
   forebay message reschedule msg_019a… --in '2d 12h'
   forebay message reschedule msg_019a… --at 2030-01-31T08:00:00Z
 
-Exit code 4: it is too late; the message is being published, has ended, or may have arrived by an earlier attempt.";
+Exit code 4: too late; the message is being published, has ended, or may have arrived by an earlier attempt.";
 
 const REDRIVE_HELP: &str = "\
 Examples:
@@ -71,23 +75,25 @@ Examples:
 Exit code 4: the message is not dead, or has expired.";
 
 const RESOLVE_HELP: &str = "\
-For messages that are uncertain, and for those that are retried after an uncertain attempt. Ask the receiver first.
+For messages that are uncertain or waiting for a retry after an uncertain attempt. Ask the receiver first.
 
+Outcomes:
   published  it arrived: the message ends as published
-  dead       it did not arrive, and is given up
-  retry      it is sent again at once, with the same idempotency key
+  dead       it did not arrive: the message ends as dead
+  retry      it did not arrive: it is sent again at once, with the same idempotency key
 
 Example:
   forebay message resolve msg_019a… --as published
 
 Exit code 4: no attempt of the message is uncertain.";
 
-const WHY_HELP: &str = "\
-If several reasons hold, the first in this order is shown: lane_closed, lane_paused, ordering_head, clock_gated, recovering, \
-capability, circuit_open, retry_backoff, throttled, lane_full, capacity, fairness.
-
-Example:
-  forebay message why msg_019a…";
+/// The help of `why`, with the reasons in their order of precedence.
+fn why_help() -> String {
+    format!(
+        "If several reasons hold, the first one in this order is shown: {}.\n\nExample:\n  forebay message why msg_019a…",
+        Held::ALL.map(Held::as_str).join(", ")
+    )
+}
 
 #[derive(Debug, Args)]
 pub(super) struct RedriveArguments {
@@ -113,8 +119,8 @@ pub(super) struct ResolveArguments {
     /// The message
     #[arg(value_name = "ID")]
     id: MessageId,
-    /// What you have found out
-    #[arg(long = "as", value_name = "WHAT", value_parser = PossibleValuesParser::new(Resolution::ALL.map(Resolution::as_str)))]
+    /// The outcome
+    #[arg(long = "as", value_name = "OUTCOME", value_parser = PossibleValuesParser::new(Resolution::ALL.map(Resolution::as_str)))]
     resolution: String,
     #[command(flatten)]
     host: HostArguments,
@@ -122,19 +128,19 @@ pub(super) struct ResolveArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only messages of this tenant
+    /// Only messages of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
     /// Only messages to this destination
     #[arg(long, value_name = "NAME")]
     destination: Option<DestinationName>,
     /// Only messages in this state
-    #[arg(long, value_parser = PossibleValuesParser::new(MessageState::ALL.map(MessageState::as_str)))]
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(MessageState::ALL.map(MessageState::as_str)))]
     state: Option<String>,
-    /// Only messages that this event's flows emitted
+    /// Only messages that the flows of this event emitted
     #[arg(long, value_name = "ID")]
     event: Option<EventId>,
-    /// Continue behind this message
+    /// Continue after this message
     #[arg(long, value_name = "ID")]
     after: Option<MessageId>,
     /// Number of messages
@@ -170,7 +176,7 @@ struct When {
     /// At this time (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<jiff::Timestamp>,
-    /// So long from now, by the host's clock
+    /// After this time from now, by the host's clock
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_delay_ms)]
     delay_ms: Option<u64>,
 }
@@ -179,36 +185,37 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::List(arguments) => list(arguments).await,
         Verb::Show(OneArguments { id, host }) => {
-            print_message(&Client::new(&host)?.get(&format!("/api/v1/messages/{id}")).await?, &host)
+            let answer = Client::new(&host)?.get(&format!("/api/v1/messages/{id}")).await?;
+            answer.show(&host, message_text)
         }
         Verb::Cancel(OneArguments { id, host }) => {
-            print_message(&Client::new(&host)?.post(&format!("/api/v1/messages/{id}/cancel")).await?, &host)
+            let answer = Client::new(&host)?.post(&format!("/api/v1/messages/{id}/cancel")).await?;
+            answer.show(&host, message_text)
         }
         Verb::Reschedule(RescheduleArguments { id, when, host }) => {
             let wish = wire::Reschedule { due_at: when.at.map(|at| at.to_string()), delay_ms: when.delay_ms };
-            let path = format!("/api/v1/messages/{id}/reschedule");
-            print_message(&Client::new(&host)?.post_json(&path, &wish).await?, &host)
+            let answer = Client::new(&host)?.post_json(&format!("/api/v1/messages/{id}/reschedule"), &wish).await?;
+            answer.show(&host, message_text)
         }
-        Verb::Why(OneArguments { id, host }) => why(id, &host).await,
+        Verb::Why(OneArguments { id, host }) => {
+            let answer = Client::new(&host)?.get(&format!("/api/v1/messages/{id}/why")).await?;
+            answer.show(&host, |why: wire::Why| why_text(&why))
+        }
         Verb::Redrive(RedriveArguments { which: Which { id: Some(id), .. }, host }) => {
-            print_message(&Client::new(&host)?.post(&format!("/api/v1/messages/{id}/redrive")).await?, &host)
+            let answer = Client::new(&host)?.post(&format!("/api/v1/messages/{id}/redrive")).await?;
+            answer.show(&host, message_text)
         }
         Verb::Redrive(RedriveArguments { which: Which { lane, .. }, host }) => redrive_lane(lane, &host).await,
         Verb::Resolve(ResolveArguments { id, resolution, host }) => {
-            let path = format!("/api/v1/messages/{id}/resolve");
-            let answer = Client::new(&host)?.post_json(&path, &wire::Resolve { resolution }).await?;
-            print_message(&answer, &host)
+            let wish = wire::Resolve { resolution };
+            let answer = Client::new(&host)?.post_json(&format!("/api/v1/messages/{id}/resolve"), &wish).await?;
+            answer.show(&host, message_text)
         }
     }
 }
 
-async fn why(id: MessageId, host: &HostArguments) -> Result<(), Failure> {
-    let answer = Client::new(host)?.get(&format!("/api/v1/messages/{id}/why")).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let why: wire::Why = answer.read()?;
-    Ok(print(&fields(&[
+fn why_text(why: &wire::Why) -> String {
+    fields(&[
         ("message", Some(&why.message)),
         ("lane", Some(&why.lane)),
         ("shard", Some(&why.shard.to_string())),
@@ -216,13 +223,13 @@ async fn why(id: MessageId, host: &HostArguments) -> Result<(), Failure> {
         ("reason", why.reason.as_deref()),
         ("why", Some(&why.explanation)),
         ("what to do", why.advice.as_deref()),
-    ]))?)
+    ])
 }
 
-/// Sends every dead message of a lane again, page by page.
+/// Redrives the dead messages of a lane, page by page.
 async fn redrive_lane(lane: Option<Target>, host: &HostArguments) -> Result<(), Failure> {
     let Some(Target { namespace: Some(namespace), destination }) = lane else {
-        return Err(Failure::Usage("--lane must be NAMESPACE/DESTINATION: one tenant's lane".to_owned()));
+        return Err(Failure::Usage("--lane must be NAMESPACE/DESTINATION".to_owned()));
     };
     let client = Client::new(host)?;
     let mut sum = wire::Redriven { redriven: 0, expired: 0, next: None };
@@ -241,7 +248,7 @@ async fn redrive_lane(lane: Option<Target>, host: &HostArguments) -> Result<(), 
         let text = serde_json::to_string(&sum).map_err(|error| Failure::Failed(error.to_string()))?;
         return Ok(print(&format!("{text}\n"))?);
     }
-    let expired = if sum.expired > 0 { format!(", {} had expired", sum.expired) } else { String::new() };
+    let expired = if sum.expired > 0 { format!("; {} have expired and are not", sum.expired) } else { String::new() };
     Ok(print(&format!("{} dead messages are sent again{expired}\n", sum.redriven))?)
 }
 
@@ -255,36 +262,25 @@ pub(super) fn parse_delay_ms(text: &str) -> Result<u64, String> {
     let span: Span = text.parse().map_err(|_| "use a duration like 90s, 15m, 2h or 1d".to_owned())?;
     let duration = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| "months and years are not all of one length: use days".to_owned())?;
-    u64::try_from(duration.as_millis()).map_err(|_| "it must not lie in the past".to_owned())
+        .map_err(|_| "months and years vary in length: use days".to_owned())?;
+    u64::try_from(duration.as_millis()).map_err(|_| "it must not be in the past".to_owned())
 }
 
 async fn list(arguments: ListArguments) -> Result<(), Failure> {
-    let mut path = format!("/api/v1/messages?limit={}", arguments.limit);
-    // Names, states and ids are of characters that need no escape in a query.
-    let mut narrow = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = write!(path, "&{name}={value}");
-        }
-    };
-    narrow("namespace", arguments.namespace.map(|name| name.to_string()));
-    narrow("destination", arguments.destination.map(|name| name.to_string()));
-    narrow("state", arguments.state);
-    narrow("event", arguments.event.map(|id| id.to_string()));
-    narrow("after", arguments.after.map(|id| id.to_string()));
-    let answer = Client::new(&arguments.host)?.get(&path).await?;
-    if arguments.host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let page: wire::List<wire::MessageSummary> = answer.read()?;
-    let mut text = message_table(&page.items);
-    if let Some(next) = page.next {
-        let _ = writeln!(text, "\nmore with --after {next}");
-    }
-    Ok(print(&text)?)
+    let ListArguments { namespace, destination, state, event, after, limit, host } = arguments;
+    let query = Query::new("/api/v1/messages")
+        .and("limit", Some(limit))
+        .and("namespace", namespace)
+        .and("destination", destination)
+        .and("state", state)
+        .and("event", event)
+        .and("after", after);
+    Client::new(&host)?.get(query.as_str()).await?.show(&host, |page: wire::List<wire::MessageSummary>| {
+        message_table(&page.items) + &next_page(page.next.as_deref())
+    })
 }
 
-/// Messages for people.
+/// Messages as a table.
 pub(super) fn message_table(messages: &[wire::MessageSummary]) -> String {
     let mut table = Table::new(["MESSAGE", "DUE", "NAMESPACE", "DESTINATION", "STATE", "ATTEMPT", "BYTES", "FINISHED"]);
     for message in messages {
@@ -296,24 +292,21 @@ pub(super) fn message_table(messages: &[wire::MessageSummary]) -> String {
             &message.state,
             &message.attempt.to_string(),
             &message.bytes.to_string(),
-            message.finished_at.as_deref().unwrap_or("–"),
+            message.finished_at.as_deref().unwrap_or(NONE),
         ]);
     }
     table.render()
 }
 
-/// When a message that waits is tried again, if that is not when it is due.
+/// The time of the next attempt of a waiting message, if it is not the due time.
 fn next_attempt(message: &wire::MessageSummary) -> Option<&str> {
     let waits = matches!(message.state.as_str(), "scheduled" | "retry_wait");
     (waits && message.eligible_at != message.due_at).then_some(message.eligible_at.as_str())
 }
 
-fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let message: wire::MessageDetail = answer.read()?;
+fn message_text(message: wire::MessageDetail) -> String {
     let summary = &message.summary;
+    let action = message.action.as_ref();
     let uncertain = format!("{} attempts with an unknown outcome", message.uncertain_attempts);
     let mut text = fields(&[
         ("message", Some(&summary.id)),
@@ -321,6 +314,10 @@ fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
         ("work item", Some(&summary.work_item_id)),
         ("namespace", Some(&summary.namespace)),
         ("destination", Some(&summary.destination)),
+        ("adapter", Some(&summary.adapter)),
+        ("action", action.map(|action| action.name.as_str())),
+        ("pack", action.map(|action| generation(&action.pack, action.generation)).as_deref()),
+        ("handed off as", action.and_then(|action| action.work_item.as_deref())),
         ("state", Some(&summary.state)),
         ("generation", Some(&summary.generation.to_string())),
         ("attempt", Some(&summary.attempt.to_string())),
@@ -334,8 +331,8 @@ fn print_message(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
         ("created", Some(&summary.created_at)),
         ("finished", summary.finished_at.as_deref()),
         ("idempotency key", Some(&message.idempotency_key)),
-        ("content-type", Some(&message.content_type)),
+        ("content-type", Some(message.content_type.as_str()).filter(|text| !text.is_empty())),
     ]);
     text.push_str(&headers_and_body(&message.headers, &message.body));
-    Ok(print(&text)?)
+    text
 }

@@ -1,6 +1,5 @@
-//! `forebay migrate`: brings the schema of a data directory, while no host uses it, or of a shared database up to date,
-//! as `forebay serve` does at its start: for those who want it done, or refused, beforehand. Then it makes the work
-//! items that events lack, and has counters that are wrong count anew.
+//! `forebay migrate`: updates the schema of a data directory that no host uses, or of a shared database, as `forebay
+//! serve` does at its start. Then it creates missing work items and corrects wrong counters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,8 +17,8 @@ use crate::model::pack::QueueClassRule;
 use crate::store::{self, CoverageRepair, DatabaseUrl, MigrationReport, Miscount, Repair, RouteRules};
 
 const HELP: &str = "\
-Does what a start does, beforehand: while no host uses the data directory, or on a shared database. Then it creates the work \
-items that events lack, and corrects wrong counters. The schema only goes forward: take a backup first.
+Updates the schema as a start does: of a data directory that no host uses, or of a shared database. Then it creates missing \
+work items and corrects wrong counters. The schema only goes forward: take a backup first.
 
 Examples:
   forebay migrate --data /var/lib/forebay
@@ -45,11 +44,11 @@ struct Report {
     from: i64,
     to: i64,
     applied: Vec<Applied>,
-    /// Events that got the work item that they lacked.
+    /// Events whose missing work item was created.
     repaired: u64,
-    /// Events that could not get one.
+    /// Events that still have no work item.
     uncovered: u64,
-    /// Counters that said something else than the rows, and were put right.
+    /// Counters that differed from the rows and were corrected.
     recounted: usize,
 }
 
@@ -69,12 +68,12 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     match repair.coverage.left {
         0 => Ok(()),
         left => Err(Failure::Failed(format!(
-            "{left} events have no work item and got none: the store lacks their namespace or their pack's generation"
+            "{left} events still have no work item: the store lacks their namespace or their pack's generation"
         ))),
     }
 }
 
-/// The rules of the routes in a stored manifest; none of one that this program cannot read.
+/// The rules of the routes in a stored manifest; empty if this version cannot read it.
 fn rules(manifest: &str) -> BTreeMap<RouteName, RouteRules> {
     let routes = parse_manifest(manifest).map(|manifest| manifest.routes).unwrap_or_default();
     let rules = routes.into_iter().map(|route| {
@@ -90,14 +89,14 @@ fn sentences(report: &MigrationReport, repair: &Repair) -> String {
     let mut text = match report.applied.len() {
         0 => format!("the schema is up to date, at version {}\n", report.to),
         count => {
-            format!("{count} migrations applied: the schema is at version {}, was at {}\n", report.to, report.from)
+            format!("{count} migrations applied: the schema is at version {}, before at {}\n", report.to, report.from)
         }
     };
     if repair.coverage.repaired > 0 {
-        let _ = writeln!(text, "{} events had no work item, and have one now", repair.coverage.repaired);
+        let _ = writeln!(text, "{} missing work items created", repair.coverage.repaired);
     }
     for Miscount { of, counted, rows } in &repair.recounted {
-        let _ = writeln!(text, "{of}: the counter said {counted}, and says {rows} now");
+        let _ = writeln!(text, "{of}: the counter was {counted}, and is now {rows}");
     }
     text
 }

@@ -1,8 +1,8 @@
-//! The command line: one file a verb.
+//! The command line: one file per verb.
 //!
-//! A verb reads its arguments, calls one thing, and prints what came of it: data on standard output (aligned for
-//! people, or JSON), everything else on standard error. What a failure means for a script is in its exit code
-//! ([`exit`]). Verbs that look at a running host ask its admin listener; none opens the store of a host that runs.
+//! A verb reads its arguments, makes one call, and prints the result: data on standard output (aligned, or JSON),
+//! everything else on standard error. Exit codes tell scripts what failed ([`exit`]). Verbs about a running host ask
+//! its admin listener; none opens the store of a running host.
 
 pub mod bench;
 pub mod demo;
@@ -40,12 +40,12 @@ Exit codes:
   0  done
   1  failed
   2  wrong usage or configuration
-  3  there is no such thing
-  4  too late, or in conflict with its state
+  3  the object does not exist
+  4  too late, or in conflict with the state of the object
   5  the host cannot be reached
-  6  what was compared differs";
+  6  a comparison found a difference";
 
-/// Receive webhooks durably, run connectors over them, deliver what they emit
+/// Receive webhooks durably, run connectors on them, and deliver the messages that they emit
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
@@ -66,32 +66,32 @@ enum Verb {
     #[command(subcommand, after_help = event::HELP)]
     Event(event::Verb),
     /// Show work items, skip a dead one, or run one again
-    #[command(subcommand)]
+    #[command(subcommand, after_help = work_item::HELP)]
     WorkItem(work_item::Verb),
     /// Show what is next in a pack's queue
-    #[command(subcommand)]
+    #[command(subcommand, after_help = queue::HELP)]
     Queue(queue::Verb),
     /// Show outgoing messages and why they wait; cancel, reschedule or redrive them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = message::HELP)]
     Message(message::Verb),
     /// Show destinations; set and remove them while hosts run
-    #[command(subcommand)]
+    #[command(subcommand, after_help = destination::HELP)]
     Destination(destination::Verb),
     /// Show Destination Lanes; pause, close or resume them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = lane::HELP)]
     Lane(lane::Verb),
     /// Show Delay Shards, or make a checkpoint
-    #[command(subcommand)]
+    #[command(subcommand, after_help = shard::HELP)]
     Shard(shard::Verb),
     /// Count work items and messages by state
     Stats(stats::Arguments),
     /// Update a store's schema, and create missing work items
     Migrate(migrate::Arguments),
-    /// Check everything that a host needs, and say what to do
+    /// Check everything that a host needs, with a remedy for each finding
     Doctor(doctor::Arguments),
     /// Check a configuration, or print the reference
     Config(config::Arguments),
-    /// Watch deliveries go through a host, and survive a kill
+    /// Play a demonstration: deliveries go through a host that is killed and recovers
     Demo(demo::DemoArguments),
     /// Measure a host on this machine
     Bench(bench::BenchArguments),
@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help that nobody reads to the end is no failure.
+            // A pipe that is closed before the end of the help is no failure.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE));
         }
@@ -112,7 +112,7 @@ pub fn main() -> ExitCode {
         Err(error) => return Failure::Failed(format!("threads cannot be started: {error}")).report(),
     };
     let outcome = runtime.block_on(run(cli.verb));
-    // What still runs then was told to stop, and did not within its time.
+    // Tasks that still run were told to stop, and did not in time.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,11 +1,13 @@
-//! What commands print: tables and lists for people. Texts from outside are shown without control characters, so that
-//! no provider's key can drive a terminal.
+//! Output for people: tables, fields and lines. Control characters are replaced, so that no text from outside can
+//! drive a terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 /// The most characters of a cell.
 const CELL_CHARS_MAX: usize = 60;
+/// The cell of a missing value.
+pub(super) const NONE: &str = "–";
 
 /// Writes text to standard output.
 pub(super) fn print(text: &str) -> io::Result<()> {
@@ -14,7 +16,7 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Rows under a header, each column as wide as it needs to be.
+/// Rows under a header, in columns as wide as their cells.
 pub(super) struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
@@ -48,7 +50,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// Names and values, one pair a line. Pairs without a value are left out.
+/// Names and values, a pair per line. Pairs without a value are left out.
 pub(super) fn fields(pairs: &[(&str, Option<&str>)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -60,12 +62,22 @@ pub(super) fn fields(pairs: &[(&str, Option<&str>)]) -> String {
     text
 }
 
+/// A generation as people write it: `orders@3`.
+pub(super) fn generation(pack: &str, number: u32) -> String {
+    format!("{pack}@{number}")
+}
+
+/// The last line of a page, if another page follows.
+pub(super) fn next_page(next: Option<&str>) -> String {
+    next.map(|next| format!("\nmore: add --after {next}\n")).unwrap_or_default()
+}
+
 /// Text without control characters.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 
-/// Text of many lines without control characters but the lines' ends and tabs.
+/// Text without control characters other than line ends and tabs.
 pub(super) fn printable_lines(text: &str) -> String {
     let shown = |character: char| character == '\n' || character == '\t' || !character.is_control();
     text.chars().map(|character| if shown(character) { character } else { '\u{fffd}' }).collect()

@@ -1,23 +1,27 @@
-//! `forebay queue`: what is next in a pack's queue, and why it is not running yet.
+//! `forebay queue`: the head of a pack's queue, and why each item is not running.
 
 use clap::{Args, Subcommand};
 
-use super::client::{Client, HostArguments};
+use super::client::{Client, HostArguments, Query};
 use super::exit::Failure;
-use super::output::{Table, print};
+use super::output::{NONE, Table, generation};
 use crate::admin::wire;
 use crate::model::names::PackName;
+
+pub(super) const HELP: &str = "\
+Example:
+  forebay queue peek --pack github";
 
 /// `forebay queue`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Show what is next, in the order of claims, and why it is not running yet
+    /// Show the head of a pack's queue, in the order of claims, and why each item is not running
     #[command(after_help = PEEK_HELP)]
     Peek(PeekArguments),
 }
 
 const PEEK_HELP: &str = "\
-Lists heads of lanes, and work items without a lane; the items behind them are only counted. A worker that prefers a queue \
+Lists heads of lanes, and work items without a lane; work items behind them are only counted. A worker that prefers a queue \
 class claims that class first.
 
 Example:
@@ -28,7 +32,7 @@ pub(super) struct PeekArguments {
     /// The pack
     #[arg(long, value_name = "NAME")]
     pack: PackName,
-    /// Number of items
+    /// Number of work items
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
     #[command(flatten)]
@@ -37,22 +41,20 @@ pub(super) struct PeekArguments {
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
     let Verb::Peek(PeekArguments { pack, limit, host }) = verb;
-    let answer = Client::new(&host)?.get(&format!("/api/v1/packs/{pack}/queue?limit={limit}")).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let queue: wire::Queue = answer.read()?;
-    let mut table = Table::new(["WORK ITEM", "GENERATION", "CLASS", "STANDING", "AT", "ATTEMPT", "WHY"]);
-    for item in &queue.next {
-        table.row([
-            &item.id,
-            &item.generation.to_string(),
-            &item.queue_class,
-            &item.standing,
-            item.at.as_deref().unwrap_or("–"),
-            &item.attempt.to_string(),
-            &item.why,
-        ]);
-    }
-    Ok(print(&format!("{}{} more wait behind heads of their lanes\n", table.render(), queue.blocked))?)
+    let query = Query::new(format!("/api/v1/packs/{pack}/queue")).and("limit", Some(limit));
+    Client::new(&host)?.get(query.as_str()).await?.show(&host, |queue: wire::Queue| {
+        let mut table = Table::new(["WORK ITEM", "GENERATION", "CLASS", "STANDING", "AT", "ATTEMPT", "WHY"]);
+        for item in &queue.items {
+            table.row([
+                &item.id,
+                &generation(pack.as_str(), item.generation),
+                &item.queue_class,
+                &item.standing,
+                item.at.as_deref().unwrap_or(NONE),
+                &item.attempt.to_string(),
+                &item.why,
+            ]);
+        }
+        format!("{}{} more wait behind heads of lanes\n", table.render(), queue.blocked)
+    })
 }

@@ -1,4 +1,4 @@
-//! `forebay serve`: runs a host until it is told to stop.
+//! `forebay serve`: runs a host until a signal stops it.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use super::exit::Failure;
 use crate::app::{self, App, Config, FlagSetting, Launch, Sources};
 use crate::telemetry;
 
-/// The data directory, where none is given.
+/// The default data directory.
 pub(super) const DATA_DEFAULT: &str = "forebay-data";
 
 const EXAMPLES: &str = "\
 Examples:
   forebay serve --pack github.fpk
-  forebay serve --config /etc/forebay.toml --data /var/lib/forebay --secrets /etc/forebay/secrets --pack github.fpk
+  forebay serve --config /etc/forebay.toml --data /var/lib/forebay --secrets /etc/forebay/secrets
 
-SIGTERM and SIGINT stop the host: it takes nothing new, finishes what is running, and exits 0 within \
-`shutdown.timeout_seconds`. A second signal exits at once; unfinished work continues at the next start.";
+SIGTERM and SIGINT stop the host: it takes no new work, finishes running work, and exits 0 within \
+`shutdown.timeout_seconds`. A second signal exits at once; unfinished work continues after the next start.";
 
 /// `forebay serve`.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let launch = Launch { data: arguments.data, secrets: arguments.secrets, packs: arguments.packs };
     let running = tokio::select! {
         started = App::start(config, launch) => started.map_err(|error| Failure::Failed(error.to_string()))?,
-        // Nothing has been admitted yet: whatever was begun is as a crash would leave it, which loses nothing.
+        // Nothing is admitted yet, and an unfinished start loses nothing: it is like a crash.
         () = signals.next() => return Ok(()),
     };
     signals.next().await;
@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     tokio::select! {
         stopped = running.shutdown(timeout) => stopped.map_err(|error| Failure::Failed(error.to_string())),
         () = signals.next() => {
-            let text = "stopped at once: what was not finished is taken up again at the next start";
+            let text = "stopped at once: unfinished work continues after the next start";
             Err(Failure::Failed(text.to_owned()))
         }
     }
@@ -86,12 +86,12 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Listens for them from now on.
+    /// Starts to listen.
     pub(super) fn listen() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

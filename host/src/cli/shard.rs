@@ -1,4 +1,4 @@
-//! `forebay shard`: who owns which Delay Shard, how far it is, and its checkpoints.
+//! `forebay shard`: the Delay Shards with their owners and progress, and making checkpoints.
 
 use std::fmt::Write;
 
@@ -6,18 +6,23 @@ use clap::{Args, Subcommand};
 
 use super::client::{Client, HostArguments};
 use super::exit::Failure;
-use super::output::{Table, print, printable};
+use super::output::{NONE, Table, printable};
 use crate::admin::wire;
+
+pub(super) const HELP: &str = "\
+Examples:
+  forebay shard list
+  forebay shard checkpoint 0";
 
 /// `forebay shard`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     /// List the Delay Shards: owner, epoch, progress, newest checkpoint
     #[command(
-        after_help = "Some columns are known only to the host that owns a shard; other hosts show `–`.\n\nExample:\n  forebay shard list"
+        after_help = "Only the owner of a shard knows its progress; other hosts show `–`.\n\nExamples:\n  forebay shard list\n  forebay shard list --json"
     )]
     List(HostArguments),
-    /// Make a checkpoint of a shard now; ask the host that owns it
+    /// Make a checkpoint of a shard, on the host that owns it
     #[command(after_help = "Example:\n  forebay shard checkpoint 0")]
     Checkpoint(CheckpointArguments),
 }
@@ -44,10 +49,10 @@ pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
 
 async fn list(host: HostArguments) -> Result<(), Failure> {
     let answer = Client::new(&host)?.get("/api/v1/shards").await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let shards = answer.read::<wire::Shards>()?.items;
+    answer.show(&host, |shards: wire::Shards| shard_table(&shards.items))
+}
+
+fn shard_table(shards: &[wire::Shard]) -> String {
     let mut table = Table::new([
         "SHARD",
         "OWNER",
@@ -61,14 +66,14 @@ async fn list(host: HostArguments) -> Result<(), Failure> {
         "CHECKPOINT",
         "HELD",
     ]);
-    for shard in &shards {
+    for shard in shards {
         let known = |value: fn(&wire::ShardHere) -> u64| match &shard.here {
             Some(here) => value(here).to_string(),
-            None => "–".to_owned(),
+            None => NONE.to_owned(),
         };
         table.row([
             &shard.shard.to_string(),
-            shard.owner.as_deref().unwrap_or("–"),
+            shard.owner.as_deref().unwrap_or(NONE),
             &shard.epoch.to_string(),
             &shard.lease_until,
             &known(|here| here.applied),
@@ -76,42 +81,41 @@ async fn list(host: HostArguments) -> Result<(), Failure> {
             &known(|here| here.pending),
             &known(|here| here.in_flight),
             &known(|here| here.lanes),
-            shard.checkpoint.as_ref().map_or("–", |checkpoint| checkpoint.created_at.as_str()),
+            shard.checkpoint.as_ref().map_or(NONE, |checkpoint| checkpoint.created_at.as_str()),
             &held(shard.here.as_ref()),
         ]);
     }
     let mut text = table.render();
-    for (shard, withdrawn) in shards.iter().flat_map(|shard| shard.withdrawn.iter().map(move |one| (shard, one))) {
-        let wire::Withdrawn { runtime, until, reason } = withdrawn;
-        let line =
-            format!("runtime {runtime} cannot open shard {} and is not asked before {until}: {reason}", shard.shard);
-        let _ = writeln!(text, "{}", printable(&line));
+    for shard in shards {
+        let number = shard.shard;
+        for wire::Withdrawn { runtime, until, reason } in &shard.withdrawn {
+            let line = format!("host {runtime} cannot open shard {number}, and does not try before {until}: {reason}");
+            let _ = writeln!(text, "{}", printable(&line));
+        }
+        if let Some(trouble) = &shard.trouble {
+            let _ = writeln!(text, "{}", printable(&trouble.sentence(number)));
+        }
     }
-    for (shard, trouble) in shards.iter().filter_map(|shard| Some((shard, shard.trouble.as_ref()?))) {
-        let _ = writeln!(text, "{}", printable(&trouble.sentence(shard.shard)));
-    }
-    Ok(print(&text)?)
+    text
 }
 
-/// Why nothing of a shard is published, if nothing is, and what it is short of.
+/// Why a shard publishes nothing, and its shortages.
 fn held(here: Option<&wire::ShardHere>) -> String {
-    let Some(here) = here else { return "–".to_owned() };
+    let Some(here) = here else { return NONE.to_owned() };
     let short_of = here.pressing.iter().map(|one| format!("{} {}", one.resource, one.level));
     let words: Vec<String> = here.held.iter().cloned().chain(short_of).collect();
-    if words.is_empty() { "–".to_owned() } else { words.join(", ") }
+    if words.is_empty() { NONE.to_owned() } else { words.join(", ") }
 }
 
 async fn checkpoint(CheckpointArguments { shard, host }: CheckpointArguments) -> Result<(), Failure> {
     let answer = Client::new(&host)?.post(&format!("/api/v1/shards/{shard}/checkpoint")).await?;
-    if host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let text = match answer.read::<wire::CheckpointAnswer>()?.checkpoint {
+    answer.show(&host, |answer: wire::CheckpointAnswer| match answer.checkpoint {
         Some(made) => format!(
             "shard {shard} has a checkpoint of {} bytes, with its feed applied up to {}\n",
             made.bytes, made.applied
         ),
-        None => format!("the checkpoint of shard {shard} is still being made: `forebay shard list` shows when it is\n"),
-    };
-    Ok(print(&text)?)
+        None => {
+            format!("the checkpoint of shard {shard} is still being made; `forebay shard list` shows it when ready\n")
+        }
+    })
 }

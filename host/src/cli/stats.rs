@@ -1,31 +1,36 @@
-//! `forebay stats`: how many stand in which state.
+//! `forebay stats`: counts by state.
 
 use clap::Args;
 
-use super::client::{Client, HostArguments};
+use super::client::{Client, HostArguments, Query};
 use super::exit::Failure;
-use super::output::{Table, print};
+use super::output::Table;
 use crate::admin::wire;
+
+const HELP: &str = "\
+Examples:
+  forebay stats
+  forebay stats --exact --json";
 
 /// `forebay stats`.
 #[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub(super) struct Arguments {
-    /// Count the rows instead of reading counters, and say how many could be claimed now; this takes longer
+    /// Count the rows instead of reading counters, and show what could be claimed now; this takes longer
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
     host: HostArguments,
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let path = if arguments.exact { "/api/v1/stats?exact=true" } else { "/api/v1/stats" };
-    let answer = Client::new(&arguments.host)?.get(path).await?;
-    if arguments.host.json {
-        return Ok(print(&answer.text())?);
-    }
-    let stats: wire::Stats = answer.read()?;
-    let mut table = Table::new(["WHAT", "STATE", "COUNT"]);
+pub(super) async fn run(Arguments { exact, host }: Arguments) -> Result<(), Failure> {
+    let query = Query::new("/api/v1/stats").and("exact", exact.then_some(true));
+    Client::new(&host)?.get(query.as_str()).await?.show(&host, |stats: wire::Stats| stats_text(&stats))
+}
+
+fn stats_text(stats: &wire::Stats) -> String {
     let wire::Stats { work_items, messages, exact } = stats;
+    let mut table = Table::new(["KIND", "STATE", "COUNT"]);
     for (kind, state, count) in [
         ("work items", "ready", work_items.ready),
         ("work items", "delayed", work_items.delayed),
@@ -45,16 +50,20 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     ] {
         table.row([kind, state, &count.to_string()]);
     }
-    let Some(exact) = exact else { return Ok(print(&table.render())?) };
-    for (state, count) in [("ready", exact.ready), ("due", exact.due), ("stale", exact.stale)] {
-        table.row(["claimable", state, &count.to_string()]);
+    let Some(exact) = exact else { return table.render() };
+    for (kind, state, count) in [
+        ("claimable", "ready", exact.ready),
+        ("claimable", "due", exact.due),
+        ("claimable", "stale", exact.stale),
+        ("projections", "queued", exact.queued),
+        ("events", "uncovered", exact.uncovered_events),
+    ] {
+        table.row([kind, state, &count.to_string()]);
     }
-    table.row(["projections", "queued", &exact.queued.to_string()]);
-    table.row(["events", "uncovered", &exact.uncovered_events.to_string()]);
-    let agree = if exact.counters_agree {
-        "the counters say the same"
+    let agreement = if exact.counters_agree {
+        "the counters agree with the rows"
     } else {
-        "the counters say something else: please report it"
+        "the counters differ from the rows: `forebay migrate` corrects them; please report it"
     };
-    Ok(print(&format!("{}{agree}\n", table.render()))?)
+    format!("{}{agreement}\n", table.render())
 }

@@ -1,11 +1,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::{Command, CommandFactory, Parser};
 use expect_test::expect;
 use http::StatusCode;
 
-use super::client::refusal;
+use super::client::{Query, refusal};
 use super::exit::Failure;
 use super::message::parse_delay_ms;
 use super::output::{Table, fields, printable_lines};
@@ -22,39 +22,84 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
-/// What a newcomer meets first: each of these verbs says what it is for, and shows a line that can be typed in.
+/// Every verb below `verb`, with its name.
+fn verbs(name: &str, verb: &Command, all: &mut Vec<(String, Command)>) {
+    for own in verb.get_subcommands().filter(|own| own.get_name() != "help" && !own.is_hide_set()) {
+        let name = format!("{name} {}", own.get_name());
+        verbs(&name, own, all);
+        all.push((name, own.clone()));
+    }
+}
+
+/// The commands of an example, as the shell would split them, with whole ids.
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let id = "0192f00000007000800000000000000a";
+    let line = line.trim().split("   ").next().unwrap().split(" | ").next().unwrap().replace("019a…", id);
+    let words = |command: &str| {
+        let mut words = vec![String::new()];
+        for (index, part) in command.split('\'').enumerate() {
+            match index % 2 {
+                0 => part.chars().for_each(|c| if c == ' ' { words.push(String::new()) } else { push(&mut words, c) }),
+                _ => part.chars().for_each(|c| push(&mut words, c)),
+            }
+        }
+        words.into_iter().skip_while(|word| word.contains('=')).filter(|word| !word.is_empty()).collect()
+    };
+    line.split(" && ").map(words).collect()
+}
+
+fn push(words: &mut [String], character: char) {
+    words.last_mut().unwrap().push(character);
+}
+
+/// Every verb explains its arguments, and shows examples that can be typed in.
 #[test]
-fn the_help_of_what_authors_use_is_worth_reading() {
+fn the_help_of_every_verb_shows_examples_that_are_understood() {
     let mut command = Cli::command();
     command.build();
-    for name in ["pack", "event", "dev"] {
-        let verb = command.find_subcommand(name).unwrap();
-        let own = verb
-            .get_subcommands()
-            .filter(|own| own.get_name() != "help")
-            .map(|own| (format!("{name} {}", own.get_name()), own));
-        for (name, verb) in std::iter::once((name.to_owned(), verb)).chain(own) {
-            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let example = help.lines().any(|line| line.starts_with("  forebay "));
-            assert!(example && help.contains("Example"), "forebay {name} --help shows no example");
-            // The terminal's width decides where a paragraph breaks: each is one line, and headings end in a colon.
-            let lines: Vec<&str> = help.lines().collect();
-            for pair in lines.windows(2) {
-                let paragraph = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
-                assert!(
-                    !(paragraph(pair[0]) && paragraph(pair[1])),
-                    "forebay {name} --help breaks a paragraph: {pair:?}"
-                );
-                assert!(!pair[1].starts_with(' ') || pair[1].chars().count() <= 100, "{}", pair[1]);
-            }
-            for argument in verb.get_arguments() {
-                assert!(argument.get_help().is_some(), "forebay {name}: {} is not explained", argument.get_id());
-            }
+    let mut all = Vec::new();
+    verbs("forebay", &command, &mut all);
+    assert!(all.len() > 40, "{}", all.len());
+    for (name, verb) in &all {
+        let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let group = all.iter().find(|(group, _)| name.rsplit_once(' ').is_some_and(|(above, _)| above == group));
+        let of_group = group.and_then(|(_, group)| group.get_after_help()).map(ToString::to_string).unwrap_or_default();
+        let is_example = |line: &&str| {
+            let program = line.trim().split(' ').find(|word| !word.contains('='));
+            line.starts_with("  ") && program == Some("forebay")
+        };
+        let own = help.lines().filter(is_example);
+        // The benchmarks have their examples in one place.
+        let above = of_group.lines().filter(is_example).filter(|line| line.trim().starts_with(name.as_str()));
+        let examples: Vec<&str> = own.chain(above).collect();
+        assert!(!examples.is_empty(), "{name} --help shows no example");
+        for command in examples.iter().flat_map(|line| commands(line)) {
+            let parsed = Cli::try_parse_from(&command);
+            assert!(parsed.is_ok(), "{name} --help: {command:?}: {}", parsed.unwrap_err());
+        }
+        // The terminal's width decides where a paragraph breaks: each is one line, and headings end in a colon.
+        let lines: Vec<&str> = help.lines().collect();
+        for pair in lines.windows(2) {
+            let paragraph = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+            assert!(!(paragraph(pair[0]) && paragraph(pair[1])), "{name} --help breaks a paragraph: {pair:?}");
+            assert!(!pair[1].starts_with(' ') || pair[1].chars().count() <= 100, "{}", pair[1]);
+        }
+        for argument in verb.get_arguments() {
+            assert!(argument.get_help().is_some(), "{name}: {} is not explained", argument.get_id());
         }
     }
 }
 
-// What can be given instead is named by who misses it.
+#[test]
+fn a_query_has_the_parameters_that_have_a_value() {
+    let none: Option<u32> = None;
+    assert_eq!(Query::new("/api/v1/lanes").and("limit", none).as_str(), "/api/v1/lanes");
+    let query =
+        Query::new("/api/v1/lanes").and("limit", none).and("troubled", Some(true)).and("namespace", Some("acme"));
+    assert_eq!(query.as_str(), "/api/v1/lanes?troubled=true&namespace=acme");
+}
+
+/// The error of a missing argument names the alternatives.
 #[test]
 fn a_choice_that_was_not_made_names_all_that_can_be_chosen() {
     let missing = parse("forebay event verify").unwrap_err();
@@ -216,7 +261,7 @@ async fn a_name_that_means_nothing_here_is_not_taken_for_good_news() {
         ("lane pause acmee/sink", "namespace acmee in the configuration"),
         ("lane close acmee/sink", "namespace acmee in the configuration"),
         ("lane resume acmee/sink", "namespace acmee in the configuration"),
-        ("lane resume nope", "destination nope that this host knows"),
+        ("lane resume nope", "destination nope on this host"),
         ("queue peek --pack nope", "pack nope"),
         ("event verify --last 5 --pack nope", "pack nope"),
     ] {

@@ -1,13 +1,17 @@
-//! `forebay work-item`: how far an event's execution is, letting a lane go on that a dead one holds up, and running one
-//! again that has ended.
+//! `forebay work-item`: showing, skipping and replaying work items.
 
 use clap::{Args, Subcommand};
 
 use super::client::{Client, HostArguments};
 use super::exit::Failure;
-use super::output::{fields, print};
+use super::output::{fields, generation};
 use crate::admin::wire;
 use crate::model::ids::WorkItemId;
+
+pub(super) const HELP: &str = "\
+Examples:
+  forebay work-item show wi_019a…
+  forebay work-item replay wi_019a…";
 
 /// `forebay work-item`.
 #[derive(Debug, Subcommand)]
@@ -15,24 +19,24 @@ pub(super) enum Verb {
     /// Show one work item
     #[command(after_help = "Example:\n  forebay work-item show wi_019a…")]
     Show(Arguments),
-    /// Skip a dead work item, so that its lane goes on (routes whose failed-head policy is `block`)
+    /// Skip a dead work item, so that its lane continues (routes whose `failed_head.dead` is `block`)
     #[command(
-        after_help = "Example:\n  forebay work-item skip wi_019a…\n\nExit code 4: the work item is not dead, or holds up no lane."
+        after_help = "Example:\n  forebay work-item skip wi_019a…\n\nExit code 4: the work item is not a dead head of a lane."
     )]
     Skip(Arguments),
-    /// Run a work item that is done or dead again, as one new work item on the same event
+    /// Replay a work item that is done or dead, as a new work item on the same event
     #[command(after_help = REPLAY_HELP)]
     Replay(Arguments),
 }
 
 const REPLAY_HELP: &str = "\
-The replay runs on the generation of the original, at the end of its source's lane. Its messages are new ones, with ids of \
-their own. A work item is replayed once: repeating the command shows the same replay, which can be replayed in its turn.
+The replay runs on the same generation, at the end of its source's lane. It emits new messages, with new ids. A work item can \
+be replayed once: repeating the command shows the same replay, which can be replayed in turn.
 
 Example:
   forebay work-item replay wi_019a…
 
-Exit code 4: the work item has not ended, or an executor of the older protocol replayed its event.";
+Exit code 4: the work item has not ended, or an older host replayed its event.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -44,36 +48,31 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(verb: Verb) -> Result<(), Failure> {
-    let (answer, json) = match verb {
+    let (answer, host) = match verb {
         Verb::Show(Arguments { id, host }) => {
-            (Client::new(&host)?.get(&format!("/api/v1/work-items/{id}")).await?, host.json)
+            (Client::new(&host)?.get(&format!("/api/v1/work-items/{id}")).await?, host)
         }
         Verb::Skip(Arguments { id, host }) => {
-            (Client::new(&host)?.post(&format!("/api/v1/work-items/{id}/skip")).await?, host.json)
+            (Client::new(&host)?.post(&format!("/api/v1/work-items/{id}/skip")).await?, host)
         }
-        Verb::Replay(Arguments { id, host }) => return replay(&Client::new(&host)?, &id.to_string(), host.json).await,
+        Verb::Replay(Arguments { id, host }) => return replay(&id.to_string(), &host).await,
     };
-    if json {
-        return Ok(print(&answer.text())?);
-    }
-    Ok(print(&work_item_fields(&answer.read()?))?)
+    answer.show(&host, |item: wire::WorkItem| work_item_fields(&item))
 }
 
-/// Has a work item run again, and prints its replay.
-pub(super) async fn replay(client: &Client, id: &str, json: bool) -> Result<(), Failure> {
-    let answer = client.post(&format!("/api/v1/work-items/{id}/replay")).await?;
-    if json {
-        return Ok(print(&answer.text())?);
-    }
-    let replay: wire::Replay = answer.read()?;
-    let outcome = if replay.already { "it was replayed before, as" } else { "it runs again, as" };
-    Ok(print(&format!("{outcome}\n{}", work_item_fields(&replay.work_item)))?)
+/// Replays a work item, and prints the replay.
+pub(super) async fn replay(id: &str, host: &HostArguments) -> Result<(), Failure> {
+    let answer = Client::new(host)?.post(&format!("/api/v1/work-items/{id}/replay")).await?;
+    answer.show(host, |wire::Replay { already, work_item }: wire::Replay| {
+        let outcome = if already { "replayed before, as" } else { "replayed, as" };
+        format!("{outcome}\n{}", work_item_fields(&work_item))
+    })
 }
 
-/// What was read for a run: each record with its length.
+/// The reads of a run: each record with its length.
 fn read_shown(reads: &wire::Reads) -> String {
     if !reads.kept {
-        return format!("{} records, too large to be kept", reads.count);
+        return format!("{} records, too large to keep", reads.count);
     }
     let record = |record: &wire::ReadRecord| match &record.value {
         Some(value) => format!("{} {} ({} bytes)", record.reader, record.key, value.bytes),
@@ -82,7 +81,7 @@ fn read_shown(reads: &wire::Reads) -> String {
     reads.records.iter().map(record).collect::<Vec<_>>().join(", ")
 }
 
-/// A work item for people.
+/// A work item as fields.
 pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
     let failure = item.failure.as_ref().map(|failure| format!("{}: {}", failure.class, failure.message));
     fields(&[
@@ -90,7 +89,7 @@ pub(super) fn work_item_fields(item: &wire::WorkItem) -> String {
         ("event", Some(&item.event_id)),
         ("type", Some(&item.work_type)),
         ("namespace", Some(&item.namespace)),
-        ("pack", Some(&format!("{} #{}", item.pack, item.generation))),
+        ("pack", Some(&generation(&item.pack, item.generation))),
         ("source", item.source_key.as_deref()),
         ("class", Some(&item.queue_class)),
         ("projection", item.projection.as_deref()),

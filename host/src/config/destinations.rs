@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::keys;
 use super::sources::Settings;
 use super::units;
 use crate::model::destination::{DEFAULT_DEADLINE, DEFAULT_TERMS, DESTINATION_PART, Destination, LaneLimits};
@@ -165,6 +166,19 @@ pub fn destination(
         }
     };
     checked.filter(|_| settings.problems.is_empty()).ok_or(settings.problems)
+}
+
+/// The value of a key of `[destinations.NAME]` that is written as text, for [`destination`]; null, the default, for an
+/// empty text. A text that does not fit its key stays text, and [`destination`] refuses it with the reason.
+pub fn destination_value(key: &str, text: &str) -> serde_json::Value {
+    if text.is_empty() {
+        return serde_json::Value::Null;
+    }
+    let read = match keys::find(&format!("destinations.{}.{key}", keys::NAME_PART)) {
+        Some(known) => known.kind.read(text).ok(),
+        None => text.parse().ok().map(toml::Value::Integer),
+    };
+    read.and_then(|value| serde_json::to_value(value).ok()).unwrap_or_else(|| text.into())
 }
 
 /// Whether a lane may ever have so many messages in flight: its destination has no more than its part of all, whatever

@@ -9,7 +9,7 @@
 //! - An unknown key or `FOREBAY_*` variable is an error that names the place and the nearest known key. Nothing is
 //!   accepted and ignored.
 //! - All problems are reported at once, and none of them repeats a value that may be a secret.
-//! - Only `app` and `telemetry` import this module. Every other module has a small options struct of its own.
+//! - Only `cli`, `app` and `telemetry` import this module. Every other module has a small options struct of its own.
 
 mod check;
 mod checkpoints;
@@ -34,7 +34,7 @@ use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
 pub use checkpoints::{BucketConfig, CheckpointsConfig, CheckpointsPlace};
-pub use destinations::{InFlightMax, destination};
+pub use destinations::{InFlightMax, destination, destination_value};
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,

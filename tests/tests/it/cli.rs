@@ -39,10 +39,24 @@ async fn commands_print_what_the_api_says() -> anyhow::Result<()> {
     let (code, shown) = json(&world, &["message", "show", &message, "--json"]);
     assert_eq!((code, &shown["event_id"]), (Some(0), &Value::from(event.as_str())));
 
-    for arguments in [&["stats"][..], &["event", "list"], &["event", "show", &event], &["message", "show", &message]] {
+    let shown: [(&[&str], &str); 7] = [
+        (&["stats"], "retry_wait"),
+        (&["event", "list"], &event),
+        (&["event", "show", &event], "github@1"),
+        (&["message", "show", &message], "http"),
+        (&["queue", "peek", "--pack", "github"], "wait behind heads of lanes"),
+        (&["lane", "list", "--namespace", "demo"], "ELIGIBLE FROM"),
+        (&["message", "why", "--help"], "retry_backoff"),
+    ];
+    for (arguments, text) in shown {
         let output = forebay(&world, arguments);
-        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {output:?}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && printed.contains(text), "{arguments:?}: {printed}");
     }
+    let (code, queue) = json(&world, &["queue", "peek", "--pack", "github", "--json"]);
+    assert_eq!((code, &queue["items"]), (Some(0), &Value::Array(Vec::new())));
+    let (code, lanes) = json(&world, &["lane", "list", "--troubled", "--json"]);
+    assert_eq!((code, &lanes["items"]), (Some(0), &Value::Array(Vec::new())));
     Ok(())
 }
 

@@ -72,8 +72,8 @@ async fn an_operator_follows_a_delivery_pauses_a_lane_and_sends_a_dead_message_a
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let mut world = World::start(&["github"]).await?;
     browser.open(&console(&world)).await?;
-    browser.until_text("Nothing needs you").await?;
-    browser.until_text("Nothing was delivered yet").await?;
+    browser.until_text("Nothing needs attention").await?;
+    browser.until_text("No event was delivered yet").await?;
 
     // A delivery appears by itself, with what became of it.
     let push = push_body(1, 2_000);
@@ -115,7 +115,7 @@ async fn an_operator_follows_a_delivery_pauses_a_lane_and_sends_a_dead_message_a
     browser.until_text("Gates that are not open").await?;
     let lanes = world.admin().get("/api/v1/lanes?troubled=true").await?;
     assert_eq!(lanes["gates"][0]["reason"], "maintenance");
-    assert_eq!((&lanes["lanes"][0]["gate"], &lanes["lanes"][1]), (&json!("paused"), &Value::Null), "{lanes}");
+    assert_eq!((&lanes["items"][0]["gate"], &lanes["items"][1]), (&json!("paused"), &Value::Null), "{lanes}");
     browser.open(&format!("{}#/", console(&world))).await?;
     browser.until_text("demo/notifications, since").await?;
     browser.click("//a[contains(., 'demo/notifications, since')]").await?;
@@ -125,7 +125,7 @@ async fn an_operator_follows_a_delivery_pauses_a_lane_and_sends_a_dead_message_a
     browser.answer("Close").await?;
     browser.until("the gate is gone", "return !document.body.innerText.includes('Gates that are not open')").await?;
 
-    assert_eq!(world.admin().get("/api/v1/lanes?troubled=true").await?["lanes"], json!([]), "it is well again");
+    assert_eq!(world.admin().get("/api/v1/lanes?troubled=true").await?["items"], json!([]), "it is well again");
 
     // A bookmark leads back to the same.
     browser.open(&format!("{}#/events?namespace=demo&state=done", console(&world))).await?;

@@ -66,7 +66,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     }
     assert_eq!(said(&world, &["destination", "set", "Big.name", &url]).0, Some(2));
     let (_, listed, _) = said(&world, &["destination", "list", "--json"]);
-    assert_eq!(listed["destinations"], Value::Array(Vec::new()), "nothing of that changed anything");
+    assert_eq!(listed["items"], Value::Array(Vec::new()), "nothing of that changed anything");
 
     let set = ["destination", "set", "notifications", &url, "secret=notifications", "--version", "0", "--json"];
     let (code, answer, error) = said(&world, &set);
@@ -89,7 +89,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     assert!(code == Some(4) && error.contains("1 message waits"), "{error}");
     let (code, answer, _) = said(&world, &["destination", "remove", "notifications", "--pending", "wait", "--json"]);
     assert_eq!((code, &answer["pending"]["messages"]), (Some(0), &1.into()));
-    assert_eq!(said(&world, &["destination", "list", "--json"]).1["destinations"][0]["origin"], "removed");
+    assert_eq!(said(&world, &["destination", "list", "--json"]).1["items"][0]["origin"], "removed");
 
     world.kill().await?;
     world.restart().await?;
@@ -116,7 +116,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
 async fn what_the_configuration_has_is_changed_there() -> anyhow::Result<()> {
     let world = World::start(&["github"]).await?;
     let (code, listed, _) = said(&world, &["destination", "list", "--json"]);
-    assert_eq!((code, &listed["destinations"][0]["origin"]), (Some(0), &"configuration".into()));
+    assert_eq!((code, &listed["items"][0]["origin"]), (Some(0), &"configuration".into()));
     for arguments in [&["destination", "set", "sink", "weight=2"][..], &["destination", "remove", "sink"]] {
         let (code, _, error) = said(&world, arguments);
         assert!(code == Some(4) && error.contains("change it there"), "{arguments:?}: {error}");

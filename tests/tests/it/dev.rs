@@ -83,21 +83,21 @@ async fn what_an_author_saves_is_served_and_what_does_not_build_is_shown() -> an
     change(&source, "hello, {subject}", "good evening, {subject}");
     session.says("done: good evening, world", 1).await?;
 
-    // What does not compile is shown where it is, and what served goes on.
-    change(&source, "wish.subject", "wish.object");
+    // A build error is shown with its place, and the previous version keeps serving.
+    change(&source, "greeting.subject", "greeting.object");
     session.says("no field `object`", 1).await?;
-    session.says("what served before goes on", 1).await?;
+    session.says("the previous version keeps serving", 1).await?;
     session.types("").await?;
     session.says("done: good evening, world", 2).await?;
 
-    change(&source, "wish.object", "wish.subject");
+    change(&source, "greeting.object", "greeting.subject");
     session.says("done: good evening, world", 3).await?;
 
     // A saved fixture is sent as it is now; another is sent by its name.
     change(&folder.path().join("orders/fixtures/greeting.request.json"), "world", "moon");
     session.says("done: good evening, moon", 1).await?;
     session.types("other").await?;
-    session.says("ignored: `farewell` is of no interest", 1).await?;
+    session.says("ignored: `farewell` is not handled", 1).await?;
 
     let said = session.interrupt().await?;
     assert!(said.trim_end().ends_with("stopping"), "{said}");

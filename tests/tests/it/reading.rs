@@ -247,7 +247,7 @@ async fn what_was_done_comes_out_the_same_again_also_after_a_restart() -> anyhow
 
     for _ in 0..2 {
         let (code, text) = setting.forebay(&["event", "verify", &events[0]]);
-        assert!(code == Some(0) && text.contains("1 the same, 0 otherwise"), "{text}");
+        assert!(code == Some(0) && text.contains("1 the same, 0 different"), "{text}");
         let (code, text) = setting.forebay(&["event", "verify", "--last", "100", "--json"]);
         let verification: Value = serde_json::from_str(&text)?;
         assert_eq!((code, &verification["same"], &verification["differing"]), (Some(0), &2.into(), &0.into()));
@@ -257,7 +257,7 @@ async fn what_was_done_comes_out_the_same_again_also_after_a_restart() -> anyhow
     let pack = paths::pack("hubspot");
     let (code, text) =
         setting.forebay(&["pack", "preview", &pack.display().to_string(), "--last", "10", "--fail-on-change"]);
-    assert!(code == Some(0) && text.contains("0 of 2 events come out otherwise"), "{text}");
+    assert!(code == Some(0) && text.contains("the results of 0 of 2 events differ"), "{text}");
     assert_eq!(setting.provider.reads().len(), asked, "nobody was asked again");
 
     // What was recorded is another output's hash, and reads that are no more.

@@ -1,18 +1,17 @@
-// What a connector in JavaScript is written with: plain values in, plain values out.
+// The library for connectors in JavaScript: plain values in, plain values out.
 //
-// - Each call runs in a fresh copy of the module as it was when it was built: a variable forgets, and a call that throws
-//   harms no other. What the module does at its top level was done once, on the machine that built it.
-// - Nothing of a system is there: no fetch, no timers, no files. `Date.now()` and `Math.random()` are what they were when
-//   the module was built; import "forebay:connector/clock@0.1.0" or "forebay:connector/random@0.1.0" instead, and declare it
-//   in pack.toml.
-// - An exception fails the event with its message and the place where it was thrown. Throw `reject`, `retry` or
-//   `invalidInput` where you can say more. Texts are for people and are stored: no payload and no secret belongs in them.
+// - Each call runs in a fresh copy of the module as it was built: variables keep nothing between calls, and an exception
+//   affects no other call. Code at the top level of the module runs once, at build time.
+// - There is no system: no fetch, no timers, no files. `Date.now()` and `Math.random()` return values of the build;
+//   import "forebay:connector/clock@0.1.0" or "forebay:connector/random@0.1.0" instead, and declare it in pack.toml.
+// - An exception fails the event with its message and place. Throw `reject`, `retry` or `invalidInput` instead: they say
+//   whether to retry, and why. Operators see the texts, and they are stored: put no payload and no secret into them.
 import { panicked } from "forebay:connector/diagnostics@0.1.0";
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const encoder = new TextEncoder();
 
-/** Why a call did not succeed. */
+/** The failure of a call. */
 class Failure extends Error {
   constructor(payload) {
     super(payload.tag);
@@ -20,14 +19,14 @@ class Failure extends Error {
   }
 }
 
-/** Try again, when the host sees fit, or no sooner than after `delayMs`: `throw retry("busy", 5_000)`. */
+/** Retry after the host's backoff, and after `delayMs` at the earliest: `throw retry("busy", 5_000)`. */
 export const retry = (reason, delayMs) =>
   new Failure({ tag: "retry", val: { delay: millis(delayMs), reason: String(reason) } });
 
-/** Never try this again: the connector wants no part of it. */
+/** Reject the event; no retry. */
 export const reject = (reason) => new Failure({ tag: "reject", val: String(reason) });
 
-/** Never try this again: no sense could be made of it. */
+/** The event is malformed; no retry. */
 export const invalidInput = (reason) => new Failure({ tag: "invalid-input", val: String(reason) });
 
 /** The body of an event as text. */
@@ -39,34 +38,34 @@ export function text(event) {
   }
 }
 
-/** The body of an event, read as JSON. */
+/** The body of an event as JSON. */
 export function json(event) {
   const body = text(event);
   try {
     return JSON.parse(body);
   } catch {
-    // The engine's own text may quote the body.
+    // The engine's text may quote the body.
     throw invalidInput("the body is not JSON");
   }
 }
 
-/** The first kept header of this name (in lower case), as text. */
+/** The first kept header of this name (in lower case) as text. */
 export function header(event, name) {
   const found = event.headers.find((header) => header.name === name);
   return found && new TextDecoder().decode(found.value);
 }
 
-/** The event is of no interest, for this reason. */
+/** Ignores the event for this reason. */
 export const ignore = (reason) => ({ tag: "ignore", val: String(reason) });
 
-/** The event is to be run: `run` gets `state`, written to JSON and read back, once `reads` were read. */
+/** Runs the event after these reads: `run` gets `state`, written to JSON and read back. */
 export const proceed = (state, reads = []) => ({
   tag: "run",
   val: { state: encoder.encode(JSON.stringify(state ?? null)), reads },
 });
 
 /**
- * A message for a destination. `body` is sent as JSON, unless it is text or bytes and `contentType` says what they are.
+ * A message to a destination. `body` is sent as JSON, or as it is (text or bytes) if `contentType` is given.
  * Options: contentType, headers ({ name: text }), orderingKey, idempotencyKey, afterMs, at and expireAt (Date or
  * milliseconds).
  */
@@ -88,7 +87,7 @@ export function message(destination, body, options = {}) {
   };
 }
 
-/** Makes a connector of `prepare` and `run`, and of `encodeRead`, `decodeRead` and `apply` where they are of use. */
+/** A connector with `prepare` and `run`, and with `encodeRead`, `decodeRead` and `apply` if needed. */
 export function connector({ prepare, run, encodeRead, decodeRead, apply }) {
   return {
     prepare: guarded((event) => prepare(event)),
@@ -109,7 +108,7 @@ function output(result) {
   return { note: optional(note), messages, actions };
 }
 
-/** An exception ends in a bare trap: its message and place are told to the host first. */
+/** Sends the message and place of an exception to the host before the trap, which has none. */
 function guarded(call) {
   return (...given) => {
     try {

@@ -1,5 +1,4 @@
-// What every action has in common: a button that says exactly what it will do before it does it, and what the host
-// answered after that.
+// Common parts of actions: a button that explains the action before it runs, and the result of the host.
 
 import { confirm } from "../dialog.js";
 import { h } from "../dom.js";
@@ -12,5 +11,5 @@ export function asking(text, kind, question) {
   );
 }
 
-/** Says where a thing stands now. */
+/** A sentence with the state of a thing. */
 export const isAt = (thing, state) => h("p", null, thing, " is ", badge(state), ".");

@@ -1,5 +1,4 @@
-// What can be done with lanes. One is named as on the command line: DESTINATION, or NAMESPACE/DESTINATION for one
-// tenant's.
+// Actions on lanes. A lane is named as on the command line: NAMESPACE/DESTINATION, or DESTINATION for all namespaces.
 
 import { post } from "../api.js";
 import { h } from "../dom.js";
@@ -9,14 +8,14 @@ import { asking } from "./asking.js";
 
 const laneName = ({ namespace, destination }) => (namespace ? `${namespace}/${destination}` : destination);
 const laneWords = ({ namespace, destination }) =>
-  namespace ? `of tenant ${namespace} to ${destination}` : `of every tenant to ${destination}`;
+  namespace ? `of namespace ${namespace} to ${destination}` : `of all namespaces to ${destination}`;
 
 function setGate(target, gate, text, kind, says, verb) {
   const withReason = gate !== "open";
   return asking(text, kind, {
     title: `${verb[0].toUpperCase()}${verb.slice(1)} ${laneName(target)}`,
     says: [`The lanes ${laneWords(target)}: ${says}`],
-    fields: withReason ? [{ name: "reason", label: "Reason", hint: "For whoever looks later." }] : [],
+    fields: withReason ? [{ name: "reason", label: "Reason", hint: "Shown with the gate." }] : [],
     command: ({ reason }) => `forebay lane ${verb} ${laneName(target)}${reason ? ` --reason '${reason}'` : ""}`,
     run: async ({ reason }) => {
       const set = await post("/api/v1/lanes/gate", {
@@ -30,36 +29,36 @@ function setGate(target, gate, text, kind, says, verb) {
   });
 }
 
-/** Lets nothing more be sent for now. */
+/** Pauses a lane. */
 export function pauseLane(target) {
   return setGate(
     target,
     "paused",
     "Pause…",
     "primary",
-    "nothing more is sent until they are resumed. What waits goes on waiting, can be cancelled, and expires in its time.",
+    "nothing is sent until they are resumed. Waiting messages stay, can be cancelled, and still expire.",
     "pause",
   );
 }
 
-/** Shuts it for good. */
+/** Closes a lane. */
 export function closeLane(target) {
   return setGate(
     target,
     "closed",
     "Close…",
     "danger",
-    "nothing more is sent, and this is meant for good. What waits stays visible; a resume opens them again.",
+    "nothing is sent any more. Waiting messages stay visible; a resume opens the lanes again.",
     "close",
   );
 }
 
-/** Lets it send again. */
+/** Resumes a lane. */
 export function resumeLane(target) {
-  return setGate(target, "open", "Resume…", "primary", "what is due is sent again, in its turn.", "resume");
+  return setGate(target, "open", "Resume…", "primary", "messages that are due are sent again.", "resume");
 }
 
-/** Opens, pauses or closes a destination that is given by name, of every tenant or of one. */
+/** Opens, pauses or closes a destination by name, for all namespaces or for one. */
 export function setAnyGate() {
   const target = ({ namespace, destination }) =>
     laneName({ namespace: namespace.trim(), destination: destination.trim() || "DESTINATION" });
@@ -67,22 +66,22 @@ export function setAnyGate() {
   return asking("Set a gate…", "primary", {
     title: "Set the gate of a destination",
     says: [
-      "A gate is kept in the database: it outlives restarts, and every host sees it within a second. What is being sent at that moment is sent to its end.",
+      "Every host sees the gate within a second, and it outlives restarts. Attempts that have begun are finished.",
     ],
     fields: [
       { name: "destination", label: "Destination" },
-      { name: "namespace", label: "Namespace", hint: "Nothing is every tenant." },
+      { name: "namespace", label: "Namespace", hint: "Empty for all namespaces." },
       {
         name: "gate",
         label: "Gate",
         value: "paused",
         words: [
-          ["paused", "Paused: nothing more is sent for now"],
-          ["closed", "Closed: nothing more is sent, for good"],
-          ["open", "Open: what is due is sent again"],
+          ["paused", "Paused: nothing is sent for now"],
+          ["closed", "Closed: nothing is sent any more"],
+          ["open", "Open: messages that are due are sent"],
         ],
       },
-      { name: "reason", label: "Reason", hint: "For whoever looks later." },
+      { name: "reason", label: "Reason", hint: "Shown with the gate." },
     ],
     command: (values) =>
       `forebay lane ${verbs[values.gate]} ${target(values)}${values.reason && values.gate !== "open" ? ` --reason '${values.reason}'` : ""}`,
@@ -99,15 +98,15 @@ export function setAnyGate() {
   });
 }
 
-/** Pages of dead messages that one click asks the host for: more are a matter for the command line. */
+/** Pages of dead messages per click; for more, use the command line. */
 const REDRIVE_PAGES_MAX = 200;
 
-/** Sends a lane's dead messages again, page by page. */
+/** Redrives a lane's dead messages, page by page. */
 export function redriveLane(target) {
   return asking("Redrive dead…", "primary", {
     title: `Send the dead messages of ${laneName(target)} again`,
     says: [
-      `Every dead message ${laneWords(target)} that is still of use is sent again, with the idempotency key that it always had.`,
+      `Every dead message ${laneWords(target)} that has not expired is sent again, with the same idempotency key.`,
     ],
     command: `forebay message redrive --lane ${laneName(target)}`,
     label: "Send them again",
@@ -122,8 +121,8 @@ export function redriveLane(target) {
         after = answer.next;
         if (!after) break;
       }
-      const rest = after ? " There are more: ask again." : "";
-      return `${plural(total.redriven, "message is", "messages are")} sent again; ${plural(total.expired, "is", "are")} of no more use.${rest}`;
+      const rest = after ? " There are more: repeat this." : "";
+      return `${plural(total.redriven, "message is", "messages are")} sent again; ${plural(total.expired, "has", "have")} expired.${rest}`;
     },
   });
 }

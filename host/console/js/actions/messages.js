@@ -1,4 +1,4 @@
-// What can be done with messages.
+// Actions on messages.
 
 import { post } from "../api.js";
 import { h } from "../dom.js";
@@ -6,12 +6,12 @@ import { absolute, relative } from "../format.js";
 import { badge } from "../parts.js";
 import { asking, isAt } from "./asking.js";
 
-/** Takes a message back that is not being published yet. */
+/** Cancels a message that is not being published yet. */
 export function cancelMessage(message) {
   return asking("Cancel…", "danger", {
     title: `Cancel message ${message.id}`,
     says: [
-      `It is not sent to ${message.destination} any more, and that cannot be taken back. If its publication has begun, the host says that it is too late.`,
+      `It is never sent to ${message.destination}, and this cannot be undone. If it is being published already, the host answers that it is too late.`,
     ],
     command: `forebay message cancel ${message.id}`,
     label: "Cancel the message",
@@ -24,7 +24,7 @@ export function rescheduleMessage(message) {
   return asking("Reschedule…", "primary", {
     title: `Reschedule message ${message.id}`,
     says: [
-      `It is due ${absolute(message.due_at)} (${relative(message.due_at)}). It is moved to the time that you give.`,
+      `It is due ${absolute(message.due_at)} (${relative(message.due_at)}). Give the new time.`,
     ],
     fields: [
       {
@@ -33,7 +33,7 @@ export function rescheduleMessage(message) {
         value: "0s",
         hint: "Like 90s, 10m, 2h or 3d, from now. 0s is as soon as possible.",
       },
-      { name: "at", label: "Or due at", hint: "Like 2030-01-31T08:00:00Z. If given, it counts." },
+      { name: "at", label: "Or due at", hint: "Like 2030-01-31T08:00:00Z. Overrides the delay." },
     ],
     command: ({ delay, at }) =>
       `forebay message reschedule ${message.id} ${at ? `--at ${at}` : `--in ${delay || "0s"}`}`,
@@ -47,18 +47,18 @@ export function rescheduleMessage(message) {
 
 const LENGTHS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** A time span as it is written in a field. What it cannot be is sent as it is, for the host to say what is wrong. */
+/** A duration in milliseconds. Other text is sent as it is, and the host refuses it with a reason. */
 function milliseconds(text) {
   const [, digits, unit] = /^(\d+)\s*(ms|s|m|h|d)$/.exec(text.trim()) ?? [];
   return digits ? Number(digits) * LENGTHS[unit] : text;
 }
 
-/** Sends a dead message again. */
+/** Redrives a dead message. */
 export function redriveMessage(message) {
   return asking("Redrive…", "primary", {
     title: `Send message ${message.id} again`,
     says: [
-      `It is dead, and goes to ${message.destination} again with the idempotency key that it always had. If it arrived before, the receiver can tell.`,
+      `It is sent to ${message.destination} again with the same idempotency key, by which the receiver recognizes a duplicate.`,
     ],
     command: `forebay message redrive ${message.id}`,
     label: "Send it again",
@@ -66,22 +66,22 @@ export function redriveMessage(message) {
   });
 }
 
-/** Settles a message of which nobody knows whether it arrived. */
+/** Records the outcome of an uncertain message. */
 export function resolveMessage(message) {
   return asking("Resolve…", "primary", {
     title: `Resolve message ${message.id}`,
     says: [
-      `Nobody knows whether an attempt arrived at ${message.destination}. Ask its receiver for ${message.idempotency_key}, and say here what you found.`,
+      `An attempt may have arrived at ${message.destination}. Ask the receiver about idempotency key ${message.idempotency_key}, then give the outcome.`,
     ],
     fields: [
       {
         name: "as",
-        label: "What happened",
+        label: "Outcome",
         value: "retry",
         words: [
-          ["retry", "It did not arrive: try it again at once"],
-          ["published", "It arrived: it ends as published"],
-          ["dead", "It did not arrive, and must not any more: it ends as dead"],
+          ["retry", "It did not arrive: send it again at once"],
+          ["published", "It arrived: the message ends as published"],
+          ["dead", "It did not arrive: the message ends as dead"],
         ],
       },
     ],

@@ -1,4 +1,4 @@
-// What can be done with packs and their generations.
+// Actions on packs and their generations.
 
 import { post } from "../api.js";
 import { plural } from "../format.js";
@@ -6,18 +6,16 @@ import { asking } from "./asking.js";
 
 const activation = ({ pack, active, previous }) => {
   if (active === null) return `No generation of ${pack} is active: its routes are closed.`;
-  return active === previous
-    ? `Generation ${active} of ${pack} was active already.`
-    : `Generation ${active} of ${pack} is active.`;
+  return active === previous ? `${pack}@${active} was active already.` : `${pack}@${active} is active.`;
 };
 
-/** Has another generation serve. */
+/** Activates a generation. */
 export function activateGeneration(generation) {
   const name = `${generation.pack}@${generation.generation}`;
   return asking("Activate…", "primary", {
     title: `Activate ${name}`,
     says: [
-      "It is loaded first; if it cannot serve, nothing changes. Then new events are admitted under it, and what was admitted before ends on the generation that admitted it.",
+      "The host loads it first; if it cannot serve, nothing changes. New events are admitted under it. Admitted events end on the generation that admitted them.",
     ],
     command: `forebay pack activate ${name}`,
     run: async () =>
@@ -25,12 +23,12 @@ export function activateGeneration(generation) {
   });
 }
 
-/** Has the newest older generation serve again that was active. */
+/** Activates the newest older generation that was active. */
 export function rollbackPack(pack) {
   return asking("Roll back…", "danger", {
     title: `Roll back pack ${pack}`,
     says: [
-      "The newest older generation that was active is active again. What was admitted under the present one still ends on it.",
+      "The newest older generation that was active is active again. Events admitted under the present one still end on it.",
     ],
     command: `forebay pack rollback ${pack}`,
     run: async () => activation(await post(`/api/v1/packs/${pack}/rollback`)),
@@ -42,29 +40,29 @@ export function deactivatePack(pack) {
   return asking("Deactivate…", "danger", {
     title: `Deactivate pack ${pack}`,
     says: [
-      "Its routes are closed: providers that deliver to them are answered 404, and give up in their time. What was admitted is worked off. To open them again, activate a generation.",
+      "Its routes are closed: deliveries to them are answered 404, and most providers do not send them again. Admitted events are finished. Activating a generation opens the routes again.",
     ],
     command: `forebay pack deactivate ${pack}`,
     run: async () => activation(await post(`/api/v1/packs/${pack}/deactivate`)),
   });
 }
 
-/** Moves a generation's unfinished work, or ends it. */
+/** Moves the unfinished work of a generation, or ends it. */
 export function drainGeneration(generation, others) {
   const name = `${generation.pack}@${generation.generation}`;
   return asking("Drain…", "danger", {
     title: `Drain ${name}`,
     says: [
-      "Its unfinished work is moved to another generation that declares the same routes, in its place in its lane, or ends as dead. What runs is left alone. An end as dead cannot be taken back; replays are possible.",
+      "Its unfinished work moves to another generation that declares the same routes, or ends as dead. Running work is not touched. Ending as dead cannot be undone; dead work can be replayed.",
     ],
     fields: [
       {
         name: "target",
-        label: "What becomes of its work",
+        label: "Its work",
         value: others.length ? String(others[0]) : "dead",
         words: [
-          ...others.map((number) => [String(number), `It is moved to generation ${number}`]),
-          ["dead", "It ends as dead"],
+          ...others.map((number) => [String(number), `Moves to ${generation.pack}@${number}`]),
+          ["dead", "Ends as dead"],
         ],
       },
     ],
@@ -75,7 +73,7 @@ export function drainGeneration(generation, others) {
         generation: generation.generation,
         ...wish,
       });
-      return `${plural(drained.rows, "work item was", "work items were")} moved or ended; ${drained.left} still refer to the generation.`;
+      return `${plural(drained.rows, "work item was", "work items were")} moved or ended; ${drained.left} still refer to ${name}.`;
     },
   });
 }

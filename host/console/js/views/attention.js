@@ -1,16 +1,16 @@
-// What needs somebody, worst first. Everything that is well is left out.
+// What needs attention, worst first.
 
 import { count, plural, relative } from "../format.js";
 import { circuitTone, wordsOf } from "../states.js";
 
 /** Items of one kind that are named; the others are counted. */
 const NAMED_MAX = 5;
-/** Changes that a shard may be behind by while it works as it should. */
+/** A lag of a shard that needs no attention, in changes. */
 const LAG_USUAL = 10_000;
 
 /**
- * What needs somebody: `{ tone, word, text, href, todo }`, worst first.
- * `answers` are those of readiness, statistics, lanes, shards and packs.
+ * The items that need attention: `{ tone, word, text, href, todo }`, worst first. The arguments are the answers about
+ * readiness, statistics, lanes, shards and packs.
  */
 export function attention({ readiness, stats, lanes, shards, packs }) {
   return [
@@ -19,7 +19,7 @@ export function attention({ readiness, stats, lanes, shards, packs }) {
     ...packsWithoutActive(packs.items),
     ...ofMessages(stats.messages),
     ...ofWork(stats.work_items),
-    ...limited(lanes.lanes.filter((lane) => lane.circuit !== "closed").map(ofCircuit), "circuits"),
+    ...limited(lanes.items.filter((lane) => lane.circuit !== "closed").map(ofCircuit), "circuits"),
     ...limited(lanes.gates.map(ofGate), "gates"),
   ].sort((one, other) => ORDER.indexOf(one.tone) - ORDER.indexOf(other.tone));
 }
@@ -46,8 +46,8 @@ function ofShard(shard) {
       item(
         "bad",
         "no owner",
-        "nobody owns it, and nothing of it is sent.",
-        "A host takes it within a lease, if one is there.",
+        "no host owns it, and none of its messages is sent.",
+        "A running host takes it within the time of a lease.",
       ),
     );
   if (shard.trouble)
@@ -56,7 +56,7 @@ function ofShard(shard) {
         "bad",
         "panicked",
         `its actor panicked: ${shard.trouble.reason}`,
-        "A mistake in the host: its log says more.",
+        "This is a bug in the host: see its log.",
       ),
     );
   if (shard.withdrawn.length)
@@ -73,12 +73,12 @@ function ofShard(shard) {
       item(
         "bad",
         "clock gated",
-        "the clock is not trusted, so nothing is sent.",
-        "Look after the time synchronization of the machine, or of the database's.",
+        "the time is uncertain, so nothing is sent.",
+        "Check the time synchronization of this machine, or of the database server.",
       ),
     );
   } else if (shard.here?.held) {
-    found.push(item("warn", wordsOf(shard.here.held), "nothing of it is sent.", "See what it is short of."));
+    found.push(item("warn", wordsOf(shard.here.held), "none of its messages is sent.", "See its shortages."));
   }
   if (shard.here?.lag > LAG_USUAL)
     found.push(
@@ -86,7 +86,7 @@ function ofShard(shard) {
         "warn",
         "behind",
         `${count(shard.here.lag)} changes are not applied yet.`,
-        "It catches up by itself if the disk keeps up.",
+        "It catches up by itself unless the disk is too slow.",
       ),
     );
   return found;
@@ -115,22 +115,22 @@ function ofMessages({ uncertain, dead, retry_wait: retrying }) {
     "doubt",
     "uncertain",
     uncertain,
-    `Of ${plural(uncertain, "message", "messages")} nobody knows whether an attempt arrived.`,
-    "Ask the receiver, then resolve each.",
+    `${plural(uncertain, "message has", "messages have")} an attempt with an unknown outcome.`,
+    "Ask the receiver, then resolve each one.",
   );
   item(
     "bad",
     "dead",
     dead,
     `${plural(dead, "message was", "messages were")} given up.`,
-    "When the reason is mended, redrive them.",
+    "Fix the cause, then redrive them.",
   );
   item(
     "warn",
     "retry_wait",
     retrying,
     `${plural(retrying, "message waits", "messages wait")} for another attempt.`,
-    "Nothing, if the destination is known to be down.",
+    "See whether the destination is down; the host retries by itself.",
   );
   return found;
 }
@@ -141,9 +141,9 @@ function ofWork({ dead, delayed }) {
     found.push({
       tone: "bad",
       word: "dead",
-      text: `${plural(dead, "work item has", "work items have")} failed for good.`,
+      text: `${plural(dead, "work item is", "work items are")} dead.`,
       href: "#/events?state=dead",
-      todo: "Read why, mend it, then replay.",
+      todo: "Read the failure, fix the cause, then replay.",
     });
   if (delayed > 0)
     found.push({
@@ -151,7 +151,7 @@ function ofWork({ dead, delayed }) {
       word: "delayed",
       text: `${plural(delayed, "work item", "work items")} failed and will run again.`,
       href: "#/events?state=delayed",
-      todo: "Read why, before they are dead.",
+      todo: "Read the failure before they are dead.",
     });
   return found;
 }
@@ -161,9 +161,9 @@ function ofCircuit(lane) {
   return {
     tone: circuitTone(lane.circuit),
     word: `circuit ${wordsOf(lane.circuit)}`,
-    text: `${lane.lane} fails, and is left alone or probed.${until}`,
+    text: `${lane.lane} fails, and is probed or not called at all.${until}`,
     href: lanePlace(lane),
-    todo: "Look at the destination; the host tries by itself.",
+    todo: "Check the destination; the host retries by itself.",
   };
 }
 
@@ -175,7 +175,7 @@ function ofGate(gate) {
     word: gate.gate,
     text: `${whose}, since ${relative(gate.changed_at)}${reason}`,
     href: lanePlace(gate),
-    todo: "Resume it when it may send again.",
+    todo: "Resume it when messages may be sent again.",
   };
 }
 
@@ -183,7 +183,7 @@ function lanePlace({ namespace, destination }) {
   return `#/lanes?${new URLSearchParams({ ...(namespace ? { namespace } : {}), destination })}`;
 }
 
-/** The first of many, and how many there are besides. */
+/** The first of many items, and a count of the others. */
 function limited(items, kind) {
   if (items.length <= NAMED_MAX) return items;
   const rest = { ...items[NAMED_MAX], text: `${count(items.length - NAMED_MAX)} more ${kind}.` };

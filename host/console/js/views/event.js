@@ -1,7 +1,8 @@
-// One event: what was delivered, byte for byte, and what became of it.
+// One event: the delivery byte for byte, its work items and messages.
 
 import { replayWorkItem, runEvent, skipWorkItem, verifyEvent } from "../actions/work.js";
 import { h } from "../dom.js";
+import { generation } from "../format.js";
 import { badge, body, facts, heading, headers, idLink, link, section, table, time, wholeId } from "../parts.js";
 import { messageTable } from "./messages.js";
 
@@ -25,7 +26,7 @@ export async function event({ id, get }) {
       : h(
           "p",
           { class: "notice tone-bad" },
-          "It has no work item, so nothing works it off: “forebay migrate” makes one.",
+          "It has no work item, so it is not run: “forebay migrate” creates one.",
         ),
     section(
       "Delivery",
@@ -35,7 +36,7 @@ export async function event({ id, get }) {
           "Route",
           link(`${shown.namespace}/${shown.route}`, "/events", { namespace: shown.namespace, route: shown.route }),
         ],
-        ["Pack", `${shown.pack}, generation ${shown.generation}`],
+        ["Pack", generation(shown)],
         ["Delivery key", h("code", null, shown.delivery_key)],
         ["Source key", shown.source_key === null ? null : h("code", null, shown.source_key)],
         ["Receipt", h("code", null, shown.receipt_id)],
@@ -54,10 +55,10 @@ function workItemTable(items) {
     ["Work item", (item) => idLink(item.id), "fit"],
     ["State", (item) => badge(item.state), "fit"],
     ["Type", (item) => (item.replay_of ? "replay" : item.work_type.replaceAll("_", " ")), "fit"],
-    ["Generation", (item) => item.generation, "number"],
+    ["Generation", generation, "fit"],
     ["Attempt", (item) => item.attempt, "number"],
     ["Failures", (item) => item.failures, "number"],
-    ["What it said", (item) => item.failure?.message ?? item.note, "wide"],
+    ["Failure or note", (item) => item.failure?.message ?? item.note, "wide"],
     ["Ended", (item) => time(item.finished_at), "fit"],
   ];
   return table("Work items", columns, items, (item) => item.id, "It has none.");

@@ -1,4 +1,4 @@
-// Events, newest first: what was delivered, and where its work stands.
+// Events, newest first, with the states of their work items.
 
 import { PAGE_ROWS, withQuery } from "../api.js";
 import { h } from "../dom.js";
@@ -19,7 +19,7 @@ export async function events({ path, query, get }) {
   );
   const page = await get(withQuery("/api/v1/events", { ...wanted, limit: PAGE_ROWS }));
   return [
-    heading("Events", { about: "What was delivered, newest first, and where its work stands." }),
+    heading("Events", { about: "Deliveries, newest first, with the states of their work items." }),
     filters(path, query, FILTERS),
     eventTable(page.items, emptyText(query, page.next)),
     pager(path, query, page.next),
@@ -51,7 +51,7 @@ export function eventTable(rows, empty) {
 }
 
 function emptyText(query, next) {
-  if (next) return "None among those that were looked at. Older ones may fit: go on with “Older”.";
+  if (next) return "No event of this page fits. Older ones may: continue with “Older”.";
   if ([...query.keys()].length > 0) return "No event fits these filters.";
-  return "Nothing was delivered yet. A provider delivers to /in/NAMESPACE/ROUTE of the intake listener; “Packs” shows what serves.";
+  return "No event was delivered yet. Providers deliver to /in/NAMESPACE/ROUTE of the intake listener; “Packs” shows the active packs.";
 }

@@ -1,4 +1,4 @@
-// Destination Lanes: what holds them, how much waits in them, and their gates.
+// Destination Lanes: their gates, circuits and pending messages.
 
 import { closeLane, pauseLane, redriveLane, resumeLane, setAnyGate } from "../actions/lanes.js";
 import { withQuery } from "../api.js";
@@ -18,23 +18,23 @@ export async function lanes({ path, query, get }) {
   const isFiltered = Boolean(wanted.namespace || wanted.destination);
   return [
     heading("Lanes", {
-      about: "A tenant's messages to one destination, as far as this host owns their shards.",
+      about: "A lane holds the messages of one namespace to one destination. These are the lanes of this host's shards.",
       actions: [setAnyGate()],
     }),
     filters(path, query, FILTERS),
     shown.elsewhere.length
-      ? notice("info", `Other hosts own the shards ${shown.elsewhere.join(", ")}, and know their lanes.`)
+      ? notice("info", `Other hosts own shards ${shown.elsewhere.join(", ")} and know their lanes.`)
       : null,
-    shown.more ? notice("info", "There are more lanes than are shown: narrow the filters.") : null,
+    shown.more ? notice("info", "There are more lanes: narrow the filters.") : null,
     shown.gates.length ? section("Gates that are not open", gateTable(shown.gates)) : null,
-    section("Lanes", laneTable(shown.lanes, shown.gates, isFiltered)),
+    section("Lanes", laneTable(shown.items, shown.gates, isFiltered)),
   ];
 }
 
 function gateTable(gates) {
   const columns = [
     ["Destination", (gate) => (gate.namespace ? `${gate.namespace}/${gate.destination}` : gate.destination), "fit"],
-    ["Whose", (gate) => (gate.namespace ? `tenant ${gate.namespace}` : "every tenant"), "fit"],
+    ["Namespace", (gate) => gate.namespace ?? "all", "fit"],
     ["Gate", (gate) => badge(gate.gate), "fit"],
     ["Reason", (gate) => gate.reason, "wide"],
     ["Since", (gate) => time(gate.changed_at), "fit"],
@@ -45,7 +45,7 @@ function gateTable(gates) {
 
 function laneTable(rows, gates, isFiltered) {
   const target = ({ namespace, destination }) => ({ namespace, destination });
-  // What is shut for every tenant is opened for every tenant.
+  // A gate for all namespaces is opened for all namespaces.
   const shut = (lane) => {
     const own = gates.some((gate) => gate.destination === lane.destination && gate.namespace === lane.namespace);
     return own ? target(lane) : { destination: lane.destination };
@@ -72,13 +72,13 @@ function laneTable(rows, gates, isFiltered) {
       ],
       "number",
     ],
-    ["Oldest due", (lane) => time(lane.eligible_from), "fit"],
+    ["Eligible from", (lane) => time(lane.eligible_from), "fit"],
     ["Throttled until", (lane) => time(lane.throttled_until), "fit"],
     ["Actions", actions, "fit"],
   ];
   const empty = isFiltered
     ? "No lane fits these filters."
-    : "This host has met no lane yet: one begins with the first message to its destination.";
+    : "This host knows no lane yet: a lane begins with the first message to its destination.";
   return table("Lanes", columns, rows, (lane) => lane.lane, empty);
 }
 

@@ -1,8 +1,8 @@
-// One message: where it stands and why, what happened to it, and what is sent.
+// One message: its state and the reason, its history, headers and body.
 
 import { cancelMessage, redriveMessage, rescheduleMessage, resolveMessage } from "../actions/messages.js";
 import { h } from "../dom.js";
-import { plural } from "../format.js";
+import { generation, plural } from "../format.js";
 import { badge, body, facts, heading, headers, idLink, link, section, time, wholeId } from "../parts.js";
 import { toneOf } from "../states.js";
 
@@ -43,22 +43,22 @@ export async function message({ id, get }) {
         ["Expires", time(shown.expire_at)],
         [
           "Action",
-          shown.action ? `${shown.action.name} of ${shown.action.pack}, generation ${shown.action.generation}` : null,
+          shown.action ? `${shown.action.name} of ${generation(shown.action)}` : null,
         ],
         ["Handed off as", idLink(shown.action?.work_item)],
       ]),
     ),
-    section("Headers", headers(shown.headers, "It has none of its own: the host adds those that sign it.")),
+    section("Headers", headers(shown.headers, "The message has none: the host adds those of the signature.")),
     section("Body", ...body(shown.body, shown.content_type)),
   ];
 }
 
-/** What is on record, in its order: of attempts the last one. */
+/** The history of a message; of its attempts, only the last one is recorded. */
 function timeline(shown) {
   const waits = ["scheduled", "retry_wait"].includes(shown.state);
   const before =
     shown.attempt > 1
-      ? `${plural(shown.attempt - 1, "attempt", "attempts")} before it left no more than a count.`
+      ? `Of ${plural(shown.attempt - 1, "earlier attempt", "earlier attempts")} only the count is recorded.`
       : null;
   const outcome = shown.error ?? (shown.status ? `It answered ${shown.status}.` : "");
   const steps = [
@@ -67,7 +67,7 @@ function timeline(shown) {
       what: "Emitted",
       more:
         shown.generation > 1
-          ? `It was moved or sent again ${plural(shown.generation - 1, "time", "times")} since.`
+          ? `It was rescheduled or redriven ${plural(shown.generation - 1, "time", "times")} since.`
           : null,
     },
     { at: shown.due_at, what: "Due" },

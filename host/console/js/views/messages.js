@@ -1,4 +1,4 @@
-// Messages, newest first: what is on its way out, and what became of it.
+// Messages, newest first, with their states.
 
 import { PAGE_ROWS, withQuery } from "../api.js";
 import { bytes } from "../format.js";
@@ -18,7 +18,7 @@ export async function messages({ path, query, get }) {
   );
   const page = await get(withQuery("/api/v1/messages", { ...wanted, limit: PAGE_ROWS }));
   return [
-    heading("Messages", { about: "What goes out, newest first. A lane is a tenant's messages to one destination." }),
+    heading("Messages", { about: "Outgoing messages, newest first. A lane holds those of one namespace to one destination." }),
     filters(path, query, FILTERS),
     messageTable(page.items, emptyText(query, page.next)),
     pager(path, query, page.next),
@@ -46,7 +46,7 @@ export function messageTable(rows, empty) {
 }
 
 function emptyText(query, next) {
-  if (next) return "None among those that were looked at. Older ones may fit: go on with “Older”.";
+  if (next) return "No message of this page fits. Older ones may: continue with “Older”.";
   if ([...query.keys()].length > 0) return "No message fits these filters.";
-  return "Nothing was emitted yet. Messages come from flows, which run when an event is delivered.";
+  return "No message was emitted yet. Flows emit messages when they run for an event.";
 }

@@ -1,4 +1,4 @@
-// The first look: whether all is well, what needs somebody, how much goes through, and where everything stands.
+// The overview: what needs attention, rates, and counts by state.
 
 import { bar, sparkline } from "../charts.js";
 import { h } from "../dom.js";
@@ -8,20 +8,20 @@ import { MESSAGE_STATES, WORK_STATES, toneOf, wordsOf } from "../states.js";
 import { attention } from "./attention.js";
 import { eventTable } from "./events.js";
 
-/** Looks that rates are made of: five minutes' worth. */
+/** Samples for the rates: five minutes. */
 const SAMPLES_MAX = 75;
-/** A longer gap than this says nothing about what happened in it. */
+/** The longest gap between two samples. */
 const GAP_MAX_MS = 60_000;
-/** Events of the first look. */
+/** Latest events that are shown. */
 const LATEST = 8;
 
-/** Packs change seldom, and there may be many generations: they are asked for this often. */
+/** Age of the answer about packs: they change seldom, and may have many generations. */
 const PACKS_FRESH_MS = 20_000;
 
-/** What was last answered about packs. */
+/** The last answer about packs. */
 let packsSeen = { at: -Infinity, answer: null };
 
-/** Counts as they were seen, oldest first. */
+/** Samples of the counts, oldest first. */
 const samples = [];
 
 export async function overview({ get, ready }) {
@@ -48,7 +48,7 @@ export async function overview({ get, ready }) {
       "Latest events",
       eventTable(
         latest.items,
-        "Nothing was delivered yet. A provider delivers to /in/NAMESPACE/ROUTE of the intake listener; “Packs” shows what serves.",
+        "No event was delivered yet. Providers deliver to /in/NAMESPACE/ROUTE of the intake listener; “Packs” shows the active packs.",
       ),
     ),
   ];
@@ -59,8 +59,8 @@ function needs(items) {
     return h(
       "section",
       { class: "panel calm", "data-key": "needs" },
-      h("h2", null, "Nothing needs you"),
-      h("p", null, "The host takes deliveries, works them off, and sends what is due."),
+      h("h2", null, "Nothing needs attention"),
+      h("p", null, "The host takes deliveries, runs their flows, and sends messages that are due."),
     );
   }
   const row = ({ tone, word, text, href, todo }) =>
@@ -83,11 +83,11 @@ async function packsOf(get) {
   return packsSeen.answer;
 }
 
-/** Takes note of the counts from which rates are made. */
+/** Adds a sample. */
 function note({ work_items: work, messages }) {
   const at = now();
   const last = samples.at(-1);
-  // Another host, or a clock that was set: what was before is no comparison.
+  // After another host or a changed clock, earlier samples do not compare.
   if (last && (at <= last.at || at - last.at > GAP_MAX_MS)) samples.length = 0;
   samples.push({
     at,
@@ -118,9 +118,9 @@ function rates() {
   return h(
     "section",
     { class: "tiles", "aria-label": "Rates", "data-key": "rates" },
-    tile("Admitted", "admitted", "work items that came in"),
-    tile("Worked off", "ended", "work items that ended"),
-    tile("Sent", "sent", "messages that arrived"),
+    tile("Admitted", "admitted", "new work items"),
+    tile("Ended", "ended", "work items done or dead"),
+    tile("Sent", "sent", "messages published or handed off"),
   );
 }
 

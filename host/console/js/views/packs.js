@@ -1,8 +1,8 @@
-// Packs and their generations: what serves, what is there besides, and what still refers to it.
+// Packs and their generations, with the work that still refers to them.
 
 import { activateGeneration, deactivatePack, drainGeneration, rollbackPack } from "../actions/packs.js";
 import { h } from "../dom.js";
-import { bytes, count } from "../format.js";
+import { bytes, count, generation as generationName } from "../format.js";
 import { badge, emptyState, heading, link, notice, table, time } from "../parts.js";
 
 export async function packs({ get }) {
@@ -10,7 +10,7 @@ export async function packs({ get }) {
   const names = [...new Set(items.map((generation) => generation.pack))].sort();
   return [
     heading("Packs", { about: "Connectors, in their generations. New events are admitted under the active one." }),
-    names.length ? null : emptyState("No pack is installed: “forebay pack install FILE --activate” brings one."),
+    names.length ? null : emptyState("No pack is installed: “forebay pack install FILE --activate” installs one."),
     names.map((name) =>
       pack(
         name,
@@ -37,7 +37,7 @@ function pack(name, generations) {
     ),
     active
       ? null
-      : notice("bad", "No generation of it is active: its routes are closed, and deliveries to them are answered 404."),
+      : notice("bad", "No generation is active: the routes are closed, and deliveries to them are answered 404."),
     table(
       `Generations of ${name}`,
       columns(generations),
@@ -61,7 +61,7 @@ function columns(generations) {
         : null,
     );
   return [
-    ["Generation", (generation) => generation.generation, "number"],
+    ["Generation", generationName, "fit"],
     ["Stage", (generation) => badge(generation.stage), "fit"],
     ["Version", (generation) => generation.version ?? "not readable", "fit"],
     ["Unfinished", unfinished, "wide"],
@@ -77,7 +77,7 @@ function columns(generations) {
   ];
 }
 
-/** What still refers to a generation, by state. */
+/** The unfinished work of a generation, by state. */
 function unfinished({ unfinished }) {
   const parts = Object.entries(unfinished).map(([state, rows]) =>
     h("span", { class: "counted" }, badge(state), ` ${count(rows)}`),

@@ -1,17 +1,16 @@
-// The queue of a pack: who is next, and why not.
+// The queue of a pack: its head, and why each item is not running.
 
 import { h } from "../dom.js";
-import { count } from "../format.js";
+import { count, generation } from "../format.js";
 import { badge, emptyState, heading, idLink, link, table, time } from "../parts.js";
 
-/** As many as are worth reading: what stands behind them changes before its turn comes. */
+/** Items of the table: later ones change before their turn comes. */
 const ROWS = 50;
 
 export async function queue({ id, get }) {
   const { items } = await get("/api/v1/packs");
   const packs = [...new Set(items.map((generation) => generation.pack))].sort();
-  const about =
-    "In the order in which claims take them. Only the head of a lane is shown; what waits behind it is counted.";
+  const about = "In the order of claims. Only heads of lanes are shown; work items behind them are counted.";
   if (packs.length === 0)
     return [
       heading("Queue", { about }),
@@ -23,17 +22,17 @@ export async function queue({ id, get }) {
     h("a", { href: `#/queue/${encodeURIComponent(name)}`, "aria-current": name === pack ? "page" : null }, name);
   const blocked =
     shown.blocked === 0
-      ? "Nobody waits in a lane behind others."
-      : `${count(shown.blocked)} wait in lanes behind these, or behind dead heads.`;
+      ? "No work item waits behind another one in its lane."
+      : `${count(shown.blocked)} work items wait in lanes behind these, or behind dead heads.`;
   return [
     heading("Queue", { about }),
     h("nav", { class: "tabs", "aria-label": "Packs" }, packs.map(tab)),
     table(
       "Queue",
-      columns(),
-      shown.next,
+      columns(pack),
+      shown.items,
       (item) => item.id,
-      "Nothing waits. New events of this pack are claimed as they come.",
+      "The queue is empty: new events of this pack are claimed as they arrive.",
     ),
     h(
       "p",
@@ -45,7 +44,7 @@ export async function queue({ id, get }) {
   ];
 }
 
-function columns() {
+function columns(pack) {
   return [
     ["Work item", (item) => idLink(item.id), "fit"],
     ["Standing", (item) => badge(item.standing), "fit"],
@@ -53,7 +52,7 @@ function columns() {
     ["Since / until", (item) => time(item.at), "fit"],
     ["Event", (item) => idLink(item.event_id), "fit"],
     ["Class", (item) => item.queue_class, "fit"],
-    ["Generation", (item) => item.generation, "number"],
+    ["Generation", (item) => generation({ pack, generation: item.generation }), "fit"],
     ["Attempt", (item) => item.attempt, "number"],
     ["Failures", (item) => item.failures, "number"],
   ];

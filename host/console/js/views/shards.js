@@ -1,4 +1,4 @@
-// Delay Shards: who has them, how far they are, what holds them.
+// Delay Shards: their owners, progress and troubles.
 
 import { checkpointShard } from "../actions/shards.js";
 import { h } from "../dom.js";
@@ -9,7 +9,7 @@ export async function shards({ get }) {
   const { items } = await get("/api/v1/shards");
   const troubled = items.filter((shard) => shard.trouble || shard.withdrawn.length > 0);
   return [
-    heading("Shards", { about: "Each keeps its part of what is due later, and has one owner at a time." }),
+    heading("Shards", { about: "A shard holds a part of the messages until they are due. One host owns it at a time." }),
     troubled.length ? section("In trouble", ...troubled.flatMap(troubles)) : null,
     section(
       "Shards",
@@ -18,31 +18,31 @@ export async function shards({ get }) {
         columns(),
         items,
         (shard) => String(shard.shard),
-        "The store has no shards yet: the first host makes them.",
+        "The store has no shards yet: the first host creates them.",
       ),
     ),
   ];
 }
 
-/** What is wrong with a shard, in sentences. */
+/** The troubles of a shard, in sentences. */
 function troubles(shard) {
   const said = shard.withdrawn.map((left) =>
     notice(
       "warn",
-      `Shard ${shard.shard}: runtime ${left.runtime} cannot open it, and is not asked again before `,
+      `Shard ${shard.shard}: host ${left.runtime} cannot open it, and does not try before `,
       time(left.until),
       `: ${left.reason}`,
     ),
   );
   if (shard.trouble) {
-    const { panics, reason, next, at } = shard.trouble;
+    const { panics, reason, state, at } = shard.trouble;
     const after =
       {
-        opened: "It was begun again.",
-        waiting: "It is begun again ",
-        left: "It is left to another host.",
-        down: "It is not begun again before the host is.",
-      }[next] ?? "";
+        opened: "It was restarted.",
+        waiting: "It is restarted ",
+        left: "The shard is left to another host.",
+        down: "It stays down until the host is restarted.",
+      }[state] ?? "";
     said.push(
       notice(
         "bad",
@@ -56,7 +56,7 @@ function troubles(shard) {
 
 /** What holds a shard, or what it is short of; `published` if nothing does. */
 export function shardState(shard) {
-  if (shard.trouble && shard.trouble.next !== "opened") return badge("panicked", "bad");
+  if (shard.trouble && shard.trouble.state !== "opened") return badge("panicked", "bad");
   if (!shard.owner) return badge("no owner", "bad");
   if (!shard.here) return badge("elsewhere", "quiet");
   if (shard.here.held) return badge(shard.here.held);

@@ -1,14 +1,15 @@
-// One work item: how the execution of an event stands, and why.
+// One work item: its state and the reason, its failure and its reads.
 
 import { replayWorkItem, skipWorkItem } from "../actions/work.js";
 import { h } from "../dom.js";
+import { generation } from "../format.js";
 import { badge, body, emptyState, facts, heading, idLink, link, notice, section, time, wholeId } from "../parts.js";
 
-/** What a state means for whoever waits for it. */
+/** Explanations of states. */
 const MEANINGS = {
   ready: "The next claim with room takes it.",
   delayed: "Its last run failed; it runs again when its delay is over.",
-  blocked: "Somebody is before it in its lane.",
+  blocked: "Another work item is before it in its lane.",
   processing: "A host has claimed it and runs it.",
 };
 
@@ -30,7 +31,7 @@ export async function workItem({ id, get }) {
       "Execution",
       facts([
         ["Event", idLink(item.event_id)],
-        ["Pack", link(`${item.pack}, generation ${item.generation}`, `/queue/${item.pack}`)],
+        ["Pack", link(generation(item), `/queue/${item.pack}`)],
         ["Namespace", item.namespace],
         ["Type", item.work_type.replaceAll("_", " ")],
         ["Queue class", item.queue_class],
@@ -64,7 +65,7 @@ function failure({ failure, state }) {
 }
 
 function reads({ count, kept, records }) {
-  if (!kept) return emptyState(`${count} records were read; they were too large to be kept.`);
+  if (!kept) return emptyState(`${count} records were read, and were too large to keep.`);
   return records.map((record) =>
     h(
       "details",

@@ -1,4 +1,4 @@
-//! Who is let in, and what is refused before anything is looked up.
+//! Access: refusals come before any lookup.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! The console's page and files as a browser is given them. What they do in one is tested in `it::console`.
+//! The console's page and files over HTTP. `it::console` tests them in a browser.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the answers hold.
+//! The contents of answers.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Desk {
         }
     }
 
-    /// Works an event off that emits one message, due in a minute.
+    /// Runs an event that emits one message, due in a minute.
     async fn emit(&self) -> (EventId, MessageId) {
         let event = self.deliver("delivery-1", b"{\"ref\":\"main\"}").await;
         let claimed = self.shared.claim(1).await.remove(0);
@@ -181,7 +181,7 @@ async fn a_dead_head_can_be_skipped_and_nothing_else() {
     let head = desk.shared.claim(1).await.remove(0);
     let path = format!("/api/v1/work-items/{}/skip", head.id);
     let early = desk.post(&path, "").await;
-    expect![[r#"409 {"error":{"code":"not_skippable","message":"the work item is processing and holds up no lane by being dead","state":"processing"}}"#]].assert_eq(&shown(&early));
+    expect![[r#"409 {"error":{"code":"not_skippable","message":"the work item is processing: only a dead work item that holds up its lane can be skipped","state":"processing"}}"#]].assert_eq(&shown(&early));
     let failure = Failure::new(FailureClass::Rejected, "not today");
     let dead = Disposition::Dead { failure, leaves_lane: false };
     assert_eq!(desk.shared.finish(&head, dead).await, Finished::Applied);
@@ -203,7 +203,7 @@ async fn a_replay_is_answered_with_the_one_child() {
     let item = desk.shared.claim(1).await.remove(0);
     let path = format!("/api/v1/work-items/{}/replay", item.id);
     let early = desk.post(&path, "").await;
-    expect![[r#"409 {"error":{"code":"not_finished","message":"the work item is processing and has not ended: there is nothing to replay yet","state":"processing"}}"#]].assert_eq(&shown(&early));
+    expect![[r#"409 {"error":{"code":"not_finished","message":"the work item is processing: only a work item that is done or dead can be replayed","state":"processing"}}"#]].assert_eq(&shown(&early));
     let failure = Failure::new(FailureClass::Rejected, "not today");
     desk.shared.finish(&item, Disposition::Dead { failure, leaves_lane: true }).await;
 

@@ -1,5 +1,4 @@
-//! Destinations over HTTP, before the host serves: what a running host does with them is shown by the suite of the real
-//! binary.
+//! Destinations over HTTP, before the host serves. `it::destinations` tests a running host.
 
 use super::{Desk, shown};
 

@@ -1,4 +1,4 @@
-//! Lanes, gates, shards, and why a message waits, by a host whose shards are not its own.
+//! Lanes, gates, shards, and why a message waits, on a host that owns no shard.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ impl Desk {
         self.shared.emit(vec![self.shared.message("crm", NOW)]).await[0]
     }
 
-    /// Has an attempt of a message end so.
+    /// Ends an attempt of a message.
     async fn end(&self, id: MessageId, after: AfterAttempt) {
         self.end_as(id, after, false).await;
     }
 
-    /// Has one end without anybody knowing what it did.
+    /// Ends an attempt with an unknown outcome.
     async fn end_unknown(&self, id: MessageId, after: AfterAttempt) {
         self.end_as(id, after, true).await;
     }
@@ -199,7 +199,7 @@ async fn a_shards_checkpoint_and_who_cannot_open_it_are_shown() {
     assert_eq!((&shards[0]["checkpoint"]["applied"], &shards[0]["checkpoint"]["bytes"]), (&json!(70), &json!(4_096)));
     assert_eq!(shards[0]["withdrawn"][0]["runtime"], json!(runtime.to_string()));
     assert_eq!(shards[0]["withdrawn"][0]["reason"], json!("the disk is broken"));
-    // Nothing serves here that could make one, and there is no such shard.
+    // No timeline runs here, and the other shards do not exist.
     assert_eq!(desk.post("/api/v1/shards/0/checkpoint", "").await.status, 503);
     assert_eq!(desk.post("/api/v1/shards/77/checkpoint", "").await.status, 404);
     assert_eq!(desk.post("/api/v1/shards/x/checkpoint", "").await.status, 404);

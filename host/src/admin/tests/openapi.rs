@@ -1,4 +1,4 @@
-//! The description of the API says what the API does.
+//! The description of the API agrees with the API.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::super::{error_codes, openapi};
 use super::{Desk, shown};
 
-/// `docs/openapi.json`, as it is kept: `UPDATE_EXPECT=1` writes it.
+/// Compares with `docs/openapi.json`; `UPDATE_EXPECT=1` writes it.
 #[test]
 fn the_description_is_kept_beside_the_documents() {
     let text = serde_json::to_string_pretty(&openapi()).unwrap();
     expect_file!["../../../../docs/openapi.json"].assert_eq(&format!("{text}\n"));
 }
 
-/// Every operation: its method, its path, and what is said of it.
+/// Every operation: its method, path and description.
 fn described() -> Vec<(String, String, Value)> {
     let document = openapi();
     let paths = document["paths"].as_object().unwrap();
@@ -26,7 +26,7 @@ fn described() -> Vec<(String, String, Value)> {
     operations.collect()
 }
 
-/// A path with something in the place of what stands in braces.
+/// A path with a value in place of each brace.
 fn with_ids(path: &str) -> String {
     let id = "0".repeat(32);
     let of = |kind: &str| format!("{kind}_{id}");
@@ -47,7 +47,7 @@ async fn everything_that_is_described_is_routed() {
     }
 }
 
-/// Routes and description are made of one table; what is not in it is the console, which is no API.
+/// Routes and description are made from one table; only the console is not in it.
 #[tokio::test]
 async fn everything_that_is_routed_is_described() {
     let desk = Desk::open(None).await;
@@ -79,7 +79,7 @@ async fn the_parameters_that_are_described_are_known_and_their_bounds_hold() {
             assert!(!wrong.contains("unknown parameter"), "{method} {path}?{name}: {wrong}");
             for word in parameter["schema"]["enum"].as_array().into_iter().flatten() {
                 let answer = ask(word.as_str().unwrap()).await;
-                // Before the host serves, it answers only what the store alone can answer.
+                // Before the host serves, it answers only requests that the store alone can answer.
                 let expected = if method == "GET" { 200 } else { 503 };
                 assert_eq!(answer.status, expected, "{method} {path}?{name}={word}: {}", shown(&answer));
             }
@@ -127,7 +127,7 @@ fn every_word_for_an_error_is_told_where_it_may_be_answered() {
     let mut words = BTreeSet::new();
     for code in error_codes::ALL {
         assert!(words.insert(code.word), "{} twice", code.word);
-        // No operation that is described is asked with the wrong method.
+        // A described operation has the right method.
         let is_told = told.contains(&format!("- `{}`: ", code.word));
         assert_eq!(is_told, *code != error_codes::METHOD, "{}", code.word);
     }
@@ -145,9 +145,9 @@ fn what_is_referred_to_is_there() {
         assert!(schemas.contains_key(*name), "{name}");
     }
     for name in schemas.keys() {
-        assert!(referred.contains(name.as_str()), "nobody refers to {name}");
+        assert!(referred.contains(name.as_str()), "no reference to {name}");
     }
-    // Two types of one name would stand for one another.
+    // Two types of one name would replace each other.
     let fields = |name: &str| schemas[name]["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert!(fields("Action").contains(&"work_item".to_owned()), "that of a message");
     assert!(fields("EmittedAction").contains(&"idempotency_key".to_owned()), "that of a preview");

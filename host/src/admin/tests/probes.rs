@@ -1,4 +1,4 @@
-//! The probes, beside those who take up what there is.
+//! The probes under load from other peers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{Desk, shown};
 use crate::env;
 
 const TOKEN: &str = "a-token-of-20-letters";
-/// More than a probe takes, less than anything that it must not wait for.
+/// Longer than a probe, shorter than any wait that must not block it.
 const PROMPT: Duration = Duration::from_secs(4);
 
 async fn connect(address: SocketAddr, text: &str) -> TcpStream {
@@ -54,7 +54,7 @@ async fn connections_that_ask_nothing_leave_the_probes_theirs() {
         idle.push(connect(desk.address, "GET /healthz HT").await);
     }
     assert_probed(&desk).await;
-    // Whoever is let in is in nobody's way either.
+    // Admitted peers do not block a probe either.
     let headers = [("authorization", &*format!("Bearer {TOKEN}"))];
     let stats = tokio::time::timeout(PROMPT, desk.ask("GET", "/api/v1/stats", &headers, "")).await.unwrap();
     assert_eq!(stats.status, 200);
@@ -95,7 +95,7 @@ async fn a_stranger_that_does_not_take_its_answer_has_to_go() {
     let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listening.local_addr().unwrap();
     let stop = CancellationToken::new();
-    // More than the system holds for a peer.
+    // More than the send buffer of a peer.
     let router = Router::new().route("/large", get(async || vec![b'x'; 64 << 20])).fallback(async || "");
     let serving = env::spawn("admin", listener::serve(listening, router, Duration::from_millis(500), stop.clone()));
     let mut idle = Vec::new();

@@ -1,4 +1,4 @@
-//! Bodies and headers on the wire: what was sent, as far as it may be shown.
+//! Bodies and headers on the wire, without credentials.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::model::event::Header;
 
-/// The most of a body that is shown, in bytes.
+/// The most bytes of a body that are shown.
 pub const BODY_SHOWN_BYTES_MAX: usize = 256 * 1_024;
 
 /// Headers whose value is a credential by definition: shown by name only.
@@ -16,23 +16,23 @@ const CREDENTIAL_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authori
 /// A body, or the beginning of one.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Body {
-    /// How `data` is written.
+    /// Encoding of `data`.
     pub encoding: Encoding,
-    /// The bytes that are shown.
+    /// The body, or its beginning.
     pub data: String,
-    /// How many there are.
+    /// Size of the whole body.
     pub bytes: u64,
-    /// Whether that is more than is shown.
+    /// Whether `data` is only the beginning.
     pub truncated: bool,
 }
 
-/// How bytes are written.
+/// The encoding of bytes in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum Encoding {
-    /// As the text that they are.
+    /// UTF-8 text.
     #[serde(rename = "utf-8")]
     Utf8,
-    /// In base64, with padding.
+    /// Base64 with padding.
     #[serde(rename = "base64")]
     Base64,
 }
@@ -42,7 +42,7 @@ pub enum Encoding {
 pub struct HeaderValue {
     /// Its name, in lower case.
     pub name: String,
-    /// Its value, with bytes that are no text replaced; null where it is a credential.
+    /// Its value, with bytes that are not text replaced; null if it is a credential.
     #[schema(required = true)]
     pub value: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Destinations: what is set, what holds, what came of a change.
+//! Destinations on the wire.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,117 +13,116 @@ use crate::supervise::DestinationEntry;
 /// `GET /api/v1/destinations`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Destinations {
-    /// By name: those of this host's configuration, those that were set, and those that were removed and are waited
-    /// for.
-    pub destinations: Vec<DestinationOf>,
+    /// Destinations of the host's configuration, those that were set, and removed ones with pending messages, by name.
+    pub items: Vec<DestinationOf>,
 }
 
-/// A destination, as the asked host sees it.
+/// A destination, seen by this host.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DestinationOf {
     /// Its name.
     pub name: String,
-    /// `configuration`, `set`, or `removed`.
+    /// `configuration`, `set` or `removed`.
     pub origin: String,
-    /// Which change it is; null where nothing was set under this name.
+    /// Version of its last change; null if it was never set.
     #[schema(required = true)]
     pub version: Option<u64>,
-    /// What it is called by; null where it cannot be called.
+    /// Its settings; null if it cannot be called.
     #[schema(required = true)]
     pub settings: Option<DestinationSettings>,
-    /// Why this host does not go by what was set.
+    /// Why this host does not use what was set.
     #[schema(required = true)]
     pub trouble: Option<String>,
-    /// Tenants whose secret for it this host lacks.
+    /// Namespaces whose secret for it this host lacks.
     pub lacking: Vec<LackingSecret>,
-    /// Messages that wait for it or are under way; null where nobody counted.
+    /// Messages to it that have not ended; null in a list, which does not count them.
     #[schema(required = true)]
     pub pending: Option<PendingMessages>,
-    /// When it was set first.
+    /// Time at which it was first set.
     #[schema(required = true)]
     pub created_at: Option<String>,
-    /// When it was changed last.
+    /// Time of its last change.
     #[schema(required = true)]
     pub changed_at: Option<String>,
 }
 
-/// The keys of `[destinations.NAME]`, all of them.
+/// All keys of `[destinations.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DestinationSettings {
-    /// Scheme, host and port; what comes behind them may be a secret.
+    /// Scheme, host and port; the rest may be a secret and is left out.
     pub url: String,
-    /// The name of the secret, not the secret.
+    /// Name of the secret, not the secret itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// One attempt.
+    /// Time for one attempt.
     pub deadline_ms: u64,
-    /// After the first failed attempt.
+    /// Pause after the first failed attempt.
     pub retry_initial_ms: u64,
-    /// After later ones.
+    /// Longest pause between attempts.
     pub retry_max_ms: u64,
-    /// The failed attempt that is the last.
+    /// Failed attempts until a message is dead.
     pub attempts_max: u32,
-    /// `retry`, `hold` or `end`.
+    /// What follows an uncertain attempt: `retry`, `hold` or `end`.
     pub uncertain: String,
-    /// Answers that are retried although they would end a message.
+    /// Statuses that are retried instead of ending a message.
     pub retry_statuses: Vec<String>,
-    /// Of one of its lanes.
+    /// Messages in flight of one lane.
     pub in_flight_messages: u32,
-    /// Of one of its lanes.
+    /// MiB in flight of one lane.
     pub in_flight_mib: u64,
     /// `none`, `exact` or `hashed`.
     pub ordering: String,
-    /// Where that is `hashed`.
+    /// Number of ordering domains if `ordering` is `hashed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering_domains: Option<u16>,
-    /// Its share beside others.
+    /// Its share of service relative to other destinations of the namespace.
     pub weight: u32,
 }
 
-/// The body of `PUT` and `PATCH`: keys of `[destinations.NAME]`. The host says what is wrong with them.
+/// The body of `PUT` and `PATCH`: keys of `[destinations.NAME]`, with the rules of the configuration.
 #[derive(Debug, ToSchema)]
 pub struct DestinationKeys {
-    /// Where its messages are posted.
+    /// The URL to which messages are posted.
     pub url: Option<String>,
-    /// The name of the secret, not the secret.
+    /// Name of the secret, not the secret itself.
     pub secret: Option<String>,
-    /// One attempt.
+    /// Time for one attempt.
     pub deadline_ms: Option<u64>,
-    /// After the first failed attempt.
+    /// Pause after the first failed attempt.
     pub retry_initial_ms: Option<u64>,
-    /// After later ones.
+    /// Longest pause between attempts.
     pub retry_max_ms: Option<u64>,
-    /// The failed attempt that is the last.
+    /// Failed attempts until a message is dead.
     pub attempts_max: Option<u32>,
-    /// `retry`, `hold` or `end`.
+    /// What follows an uncertain attempt: `retry`, `hold` or `end`.
     pub uncertain: Option<String>,
-    /// Answers that are retried although they would end a message.
+    /// Statuses that are retried instead of ending a message.
     pub retry_statuses: Option<Vec<String>>,
-    /// Of one of its lanes.
+    /// Messages in flight of one lane.
     pub in_flight_messages: Option<u32>,
-    /// Of one of its lanes.
+    /// MiB in flight of one lane.
     pub in_flight_mib: Option<u64>,
     /// `none`, `exact` or `hashed`.
     pub ordering: Option<String>,
-    /// Where that is `hashed`.
+    /// Number of ordering domains if `ordering` is `hashed`.
     pub ordering_domains: Option<u16>,
-    /// Its share beside others.
+    /// Its share of service relative to other destinations of the namespace.
     pub weight: Option<u32>,
 }
 
-/// A secret that the asked host lacks.
+/// A secret that this host lacks.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct LackingSecret {
-    /// The tenant.
+    /// The namespace.
     pub namespace: String,
-    /// What is wrong with it.
+    /// The problem.
     pub reason: String,
 }
 
-/// Messages of a destination that have not ended.
+/// A count of messages to a destination that have not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PendingMessages {
-    /// So many were counted.
+    /// Messages that were counted.
     pub messages: u64,
     /// Whether there may be more.
     pub more: bool,
@@ -132,9 +131,9 @@ pub struct PendingMessages {
 /// The answer to `PUT` and `PATCH`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DestinationSet {
-    /// As it is now.
+    /// The destination after the change.
     pub destination: DestinationOf,
-    /// What an operator should know about it.
+    /// Remarks for the operator.
     pub notes: Vec<String>,
 }
 
@@ -143,9 +142,9 @@ pub struct DestinationSet {
 pub struct DestinationRemoved {
     /// Its name.
     pub name: String,
-    /// Which change that was.
+    /// Version of this change.
     pub version: u64,
-    /// Messages that go on waiting, until it is set again.
+    /// Messages that wait until it is set again.
     pub pending: PendingMessages,
 }
 
@@ -159,7 +158,7 @@ impl From<DestinationEntry> for DestinationOf {
             (false, false) => "set",
         };
         let overruled = configured && set.is_some() && !is_removed;
-        let overruled = overruled.then(|| "it was set as well: the configuration of this host counts".to_owned());
+        let overruled = overruled.then(|| "it was set as well; this host uses its configuration".to_owned());
         Self {
             name: name.to_string(),
             origin: origin.to_owned(),
@@ -214,7 +213,7 @@ impl From<store::Pending> for PendingMessages {
     }
 }
 
-/// Scheme, host and port, and whether anything comes behind them.
+/// Scheme, host and port, with `…` in place of a path or query.
 fn without_path(url: &http::Uri) -> String {
     let authority = url.authority().map_or("", |authority| authority.as_str());
     let behind = if url.path_and_query().is_none_or(|behind| behind == "/") { "/" } else { "/…" };

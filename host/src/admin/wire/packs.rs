@@ -12,10 +12,10 @@ use crate::model::pack::GenerationNumber;
 use crate::store::{self, Drained};
 use crate::supervise::{Arrival, Switch};
 
-/// `GET /api/v1/packs`: generations by pack, newest first.
+/// `GET /api/v1/packs`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Packs {
-    /// The generations.
+    /// Generations by pack, newest first.
     pub items: Vec<Generation>,
 }
 
@@ -24,42 +24,42 @@ pub struct Packs {
 pub struct Generation {
     /// The pack.
     pub pack: String,
-    /// Its number.
+    /// The generation's number.
     pub generation: u32,
     /// `staged`, `active`, `draining` or `retired`.
     pub stage: String,
-    /// Its author's version; null if this host cannot read its manifest.
+    /// The version in its manifest; null if this host cannot read the manifest.
     #[schema(required = true)]
     pub version: Option<String>,
     /// SHA-256 of the pack file, in hexadecimal.
     pub sha256: String,
-    /// The component's size.
+    /// Size of the component.
     pub component_bytes: u64,
-    /// When it was installed.
+    /// Time of installation.
     pub installed_at: String,
-    /// When it was last made active.
+    /// Time of its last activation.
     #[schema(required = true)]
     pub activated_at: Option<String>,
-    /// The unfinished work items that refer to it, by state, and as `action` the actions that are not due yet; what has
-    /// none is left out.
+    /// Unfinished work items that refer to it, by state, and actions that are not due yet as `action`; zeros are left
+    /// out.
     pub unfinished: BTreeMap<String, u64>,
 }
 
-/// `POST /api/v1/packs`: a pack file was installed.
+/// The answer to `POST /api/v1/packs`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Installed {
     /// The pack.
     pub pack: String,
     /// The generation that has this file.
     pub generation: u32,
-    /// Whether it is new; false if this very file was installed before.
+    /// Whether it is new; false if the same file was installed before.
     pub new: bool,
-    /// What is active, if an activation was asked for.
+    /// The activation, if the request asked for one.
     #[schema(required = true)]
     pub activation: Option<Activation>,
 }
 
-/// Another generation is active.
+/// A change of the active generation.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Activation {
     /// The pack.
@@ -67,12 +67,12 @@ pub struct Activation {
     /// The generation that is active now.
     #[schema(required = true)]
     pub active: Option<u32>,
-    /// The one that was before; the same if nothing changed.
+    /// The generation that was active before; the same if nothing changed.
     #[schema(required = true)]
     pub previous: Option<u32>,
 }
 
-/// `POST /api/v1/packs/{pack}/activate`.
+/// The body of `POST /api/v1/packs/{pack}/activate`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Activate {
@@ -80,7 +80,7 @@ pub struct Activate {
     pub generation: u32,
 }
 
-/// `POST /api/v1/packs/{pack}/rollback`; an empty body is one without a wish.
+/// The body of `POST /api/v1/packs/{pack}/rollback`; it may be empty.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
@@ -89,26 +89,26 @@ pub struct Rollback {
     pub to: Option<u32>,
 }
 
-/// `POST /api/v1/packs/{pack}/drain`: either `to`, or `dead_letter`.
+/// The body of `POST /api/v1/packs/{pack}/drain`: either `to` or `dead_letter`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// The generation to drain.
     pub generation: u32,
-    /// The generation that its work is moved to.
+    /// The generation that takes over its work.
     #[serde(default)]
     pub to: Option<u32>,
-    /// Its work ends as dead.
+    /// Whether its work ends as dead.
     #[serde(default)]
     pub dead_letter: bool,
 }
 
-/// What a drain came to.
+/// The result of a drain.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DrainOutcome {
-    /// Work items that were moved, or ended.
+    /// Work items that were moved or ended.
     pub rows: u64,
-    /// Work items that still refer to the generation: they run, or there were too many for one request.
+    /// Work items that still refer to the generation: they run, or were too many for one request.
     pub left: u64,
 }
 
@@ -133,7 +133,7 @@ impl From<store::GenerationStatus> for Generation {
 }
 
 impl Installed {
-    /// What came of an upload.
+    /// The answer to an upload.
     pub fn of(arrival: Arrival, switch: Option<Switch>) -> Self {
         Self {
             pack: arrival.pack.to_string(),

@@ -1,4 +1,4 @@
-//! Previews, and what flows come to, on the wire. The fixtures of packs are written in the same form.
+//! Previews and the results of flows on the wire. The fixtures of packs have the same form.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,38 +7,38 @@ use super::{Body, HeaderValue, rfc3339};
 use crate::guest::{self, Due};
 use crate::supervise;
 
-/// `POST /api/v1/packs/{pack}/preview`.
+/// The body of `POST /api/v1/packs/{pack}/preview`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewWish {
     /// The generation to preview.
     pub generation: u32,
-    /// How many events, from the newest on.
+    /// Number of events, newest first.
     pub last: u32,
-    /// `active`, `recorded`, or a generation's number.
+    /// The baseline: `active`, `recorded` or a generation's number.
     pub against: String,
 }
 
-/// What a preview saw.
+/// The result of a preview.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
     /// The pack.
     pub pack: String,
-    /// Events that were looked at.
+    /// Events that both sides ran.
     pub events: u64,
-    /// Those on which the two sides differ.
+    /// Events on which the two sides differ.
     pub changed: u64,
-    /// Whether time ran out before all were looked at.
+    /// Whether time ran out before all events were run.
     pub out_of_time: bool,
-    /// What the baseline took.
+    /// Cost of the baseline.
     pub before: Cost,
-    /// What the previewed generation took.
+    /// Cost of the previewed generation.
     pub after: Cost,
     /// The newest differences.
     pub differences: Vec<Difference>,
 }
 
-/// What one side took, over all events.
+/// The cost of one side, over all events.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Cost {
     /// Units of fuel.
@@ -56,16 +56,16 @@ pub struct Difference {
     pub event_id: String,
     /// Its route.
     pub route: String,
-    /// What the baseline makes of it.
+    /// Result of the baseline.
     pub before: Outcome,
-    /// What the previewed generation makes of it.
+    /// Result of the previewed generation.
     pub after: Outcome,
 }
 
-/// What a flow came to: one of `ignored`, `failure`, or neither.
+/// The result of a flow: it has `ignored`, `failure` or neither.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
-    /// Why `prepare` wants no part of the event.
+    /// Why `prepare` ignored the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<String>,
     /// Why the flow failed.
@@ -74,10 +74,10 @@ pub struct Outcome {
     /// The flow's note for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What it emits.
+    /// The messages that it emits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
-    /// Its work for later.
+    /// The actions that it emits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
 }
@@ -86,14 +86,14 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = EmittedAction)]
 pub struct Action {
-    /// What to do.
+    /// The pack's name for it.
     pub name: String,
-    /// As that of a message.
+    /// `now`, `after 5000 ms`, or an RFC 3339 time.
     pub due: String,
-    /// What tells it from others.
+    /// The key by which the host drops duplicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// As that of a message.
+    /// Its body, written like that of a message.
     pub body: serde_json::Value,
 }
 
@@ -101,25 +101,25 @@ pub struct Action {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = EmittedMessage)]
 pub struct Message {
-    /// Where it goes.
+    /// The destination.
     pub destination: String,
     /// `now`, `after 5000 ms`, or an RFC 3339 time.
     pub due: String,
-    /// When it is of no more use.
+    /// Time from which it is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<String>,
-    /// Messages of one destination and key keep their order.
+    /// Messages to one destination with the same key keep their order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<String>,
-    /// What the receiver tells duplicates by.
+    /// The key by which the receiver recognizes duplicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Its `content-type`.
+    /// Content type of the body.
     pub content_type: String,
-    /// Further headers: `name: value`.
+    /// Further headers, each as `name: value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// Its body: as JSON where it is that, else as text, or as base64 behind `base64:`.
+    /// Its body: JSON if it is an object or a list, else text, else base64 with the prefix `base64:`.
     pub body: serde_json::Value,
 }
 

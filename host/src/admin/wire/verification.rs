@@ -1,4 +1,4 @@
-//! Verifications on the wire, and what runs were given to read.
+//! Verifications and recorded reads on the wire.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,82 +7,82 @@ use super::{Body, Outcome};
 use crate::model::reading::{Reading, RecordedReads};
 use crate::supervise;
 
-/// `POST /api/v1/events/verify`.
+/// The body of `POST /api/v1/events/verify`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyWish {
-    /// How many events, from the newest on.
+    /// Number of events, newest first.
     pub last: u32,
-    /// Of this pack; of all if none.
+    /// Only events of this pack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<String>,
 }
 
-/// What a verification saw.
+/// The result of a verification.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Verification {
-    /// Runs that came out the same.
+    /// Runs with the same output.
     pub same: u64,
-    /// Runs that came out otherwise.
+    /// Runs with another output.
     pub differing: u64,
     /// Runs that could not be compared.
     pub unknown: u64,
-    /// Whether time ran out before all were looked at.
+    /// Whether time ran out before all events were compared.
     pub out_of_time: bool,
-    /// The newest that are not the same; of a single event, all.
+    /// The newest runs that are not the same; for a single event, all of its runs.
     pub runs: Vec<VerifiedRun>,
 }
 
-/// One run.
+/// A verified run.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct VerifiedRun {
     /// The event.
     pub event_id: String,
-    /// The work item whose run it was.
+    /// Its work item.
     pub work_item_id: String,
-    /// The generation that ran it.
+    /// The pack's generation that ran it.
     pub generation: u32,
     /// `same`, `differs` or `unknown`.
     pub verdict: String,
-    /// Why it is unknown.
+    /// Why it could not be compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the output hashed to, if it differs now.
+    /// SHA-256 of the recorded output, if the outputs differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_sha256: Option<String>,
-    /// What it hashes to now, if it differs and the flow ended well.
+    /// SHA-256 of the present output, if the outputs differ and the flow succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now_sha256: Option<String>,
-    /// What the flow came to now, if it differs.
+    /// The present result of the flow, if the outputs differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Outcome>,
 }
 
-/// What was read for a run.
+/// The reads of a run.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Reads {
-    /// Keys that were asked for.
+    /// Number of keys.
     pub count: u32,
-    /// Whether the records are kept; if not, they were too large.
+    /// Whether the records are kept; false if they were too large.
     pub kept: bool,
-    /// The records, in the order in which the run got them.
+    /// The records, in the order of the run.
     pub records: Vec<ReadRecord>,
 }
 
-/// One record.
+/// A record.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReadRecord {
     /// The reader.
     pub reader: String,
     /// The key.
     pub key: String,
-    /// What was found; none if there was no such record.
+    /// Its value; null if the reader has no such record.
     #[schema(required = true)]
     pub value: Option<Body>,
 }
 
 impl Reads {
-    /// What is shown of reads; nothing if nothing was read.
+    /// The reads, or `None` if there were none.
     pub(super) fn of(reads: &RecordedReads) -> Option<Self> {
         match reads {
             RecordedReads::Kept(readings) if readings.is_empty() => None,

@@ -1,6 +1,6 @@
-//! The bare loop that intake is measured against: axum, an HMAC over the body, and a group-committed insert into SQLite
-//! with the store's own durability. What Forebay does beyond it (budgets, routes, keys, Events, lanes, WorkItems) is
-//! what the ratio of the two shows.
+//! The bare loop as a baseline for intake: axum, an HMAC over the body, and a group-committed insert into SQLite with
+//! the store's durability. The ratio shows the cost of everything else: budgets, routes, keys, Events, lanes,
+//! WorkItems.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,7 +28,7 @@ const COMMIT_ROWS_MAX: usize = 1_024;
 const STATEMENT_ROWS: [usize; 4] = [128, 32, 8, 1];
 /// Requests that may wait for the writer.
 const QUEUE_MAX: usize = 4_096;
-/// How long the writer waits for a lock that nobody else should hold.
+/// Time that the writer waits for a lock, which no other process should hold.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Row {
@@ -43,7 +43,7 @@ struct Intake {
     rows: mpsc::Sender<Row>,
 }
 
-/// Serves until it is killed, having said its address on standard output.
+/// Prints its address on standard output, and serves until it is killed.
 pub(super) async fn serve(data: &Path, secret: &[u8]) -> anyhow::Result<()> {
     let connection = open(&data.join("baseline.sqlite")).await?;
     let (rows, queue) = mpsc::channel(QUEUE_MAX);

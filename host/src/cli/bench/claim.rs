@@ -1,5 +1,4 @@
-//! `forebay bench claim`: what the queue's operations take beside a backlog, in the shapes in which a backlog could
-//! matter.
+//! `forebay bench claim`: the times of the queue's operations with a backlog, in four shapes.
 
 use std::time::Duration;
 
@@ -16,11 +15,11 @@ use crate::store::{CLAIM_ROWS_MAX, Disposition, Renewal};
 
 /// Rows of one claim, of one renewal, and of the finishes that are sent together.
 const BATCH_ROWS: u32 = 32;
-/// Until when delayed rows are delayed: longer than anything here takes.
+/// Delay of delayed rows: longer than any run.
 const DELAY: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// How long a renewed lease lasts.
+/// Time of a renewed lease.
 const LEASE: Duration = Duration::from_secs(900);
-/// Between two reports of how far it is, in rows.
+/// Rows between two progress reports.
 const REPORT_ROWS: u64 = 100_000;
 
 /// `forebay bench claim`.
@@ -38,12 +37,12 @@ pub(super) struct Arguments {
     /// The shapes of the backlog; all by default
     #[arg(long, value_enum, value_delimiter = ',')]
     shapes: Vec<Shape>,
-    /// How often each operation is measured
+    /// Measurements of each operation
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 }
 
-/// What the backlog is.
+/// The shape of a backlog.
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Shape {
@@ -77,7 +76,7 @@ struct Measured {
     promotion: Times,
 }
 
-/// How long something took, over all rounds.
+/// The times of an operation over all rounds.
 #[derive(Debug, Serialize)]
 struct Times {
     p50_ms: f64,
@@ -132,7 +131,7 @@ impl Shape {
     }
 }
 
-/// Claims everything and ends it so.
+/// Claims all rows and ends them with an outcome.
 async fn end_all(queue: &Queue, rows: u64, disposition: Disposition) -> anyhow::Result<()> {
     let (mut ended, mut reported) = (0, 0);
     while let items = queue.claim(CLAIM_ROWS_MAX, QueueClasses::ALL).await?
@@ -148,7 +147,7 @@ async fn end_all(queue: &Queue, rows: u64, disposition: Disposition) -> anyhow::
     Ok(())
 }
 
-/// Measures beside what is there: heads that are claimed, and a lane of another class whose heads follow one another.
+/// Measures with the backlog: claimed heads, and a lane of another class whose heads follow one another.
 async fn measure(shape: Shape, rows: u64, queue: &Queue, rounds: u32) -> anyhow::Result<Measured> {
     let heads = u64::from(rounds) * u64::from(BATCH_ROWS);
     queue.fill("heads", heads, QueueClass::Default, |n| Some(format!("head-{n}"))).await?;

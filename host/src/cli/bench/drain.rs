@@ -1,5 +1,5 @@
-//! `forebay bench drain`: how fast a backlog is worked off by everything but a guest: scheduler, limiter, claim,
-//! loading, finish.
+//! `forebay bench drain`: the rate at which a backlog is run without a guest: scheduler, limiter, claim, loading,
+//! finish.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,29 +21,29 @@ use crate::model::verification::Verification;
 use crate::model::work_item::WorkState;
 use crate::supervise::Pool;
 
-/// Between two looks at how much is left.
+/// Between two looks at the rest.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between two reports of how far it is.
+/// Between two progress reports.
 const REPORT: Duration = Duration::from_secs(2);
-/// How long the pool may take to stop.
+/// Time for the pool to stop.
 const STOP: Duration = Duration::from_secs(10);
 
 /// `forebay bench drain`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Work items are stored first, as deliveries are. Then a pool with a native flow that does nothing works them \
-                        off, and the time to the last recorded outcome is measured."
+    after_help = "Work items are stored first, as deliveries are. Then a pool with a native flow that does nothing runs them, \
+                  and the time to the last recorded outcome is measured."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
     on: On,
-    /// Work items
+    /// Number of work items
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     items: u64,
-    /// Sources, each with a lane that is worked off in order; 0 for no order at all
+    /// Sources, each with an ordered lane; 0 for no order
     #[arg(long, value_name = "N", default_value_t = 0)]
     lanes: u64,
-    /// Workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4_096))]
     workers: u32,
 }
@@ -88,7 +88,7 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works everything off. Returns how long it took, and in how many claims.
+/// Runs the whole backlog. Returns the time and the number of claims.
 async fn drain(queue: &Queue, arguments: &Arguments) -> anyhow::Result<(Duration, u64)> {
     let generations = Generations::default();
     generations.insert(queue.pack.clone(), queue.generation, Arc::new(NoopFlow::new(Arc::new(manifest(queue)))));
@@ -121,7 +121,7 @@ async fn drain(queue: &Queue, arguments: &Arguments) -> anyhow::Result<(Duration
     Ok((took, claims))
 }
 
-/// One route, by which nothing comes in: rows are put into the store. What it says is what rows are worked off under.
+/// A route without deliveries: rows are put into the store, and run under its rules.
 fn manifest(queue: &Queue) -> Manifest {
     let route = Route {
         path: queue.route.clone(),

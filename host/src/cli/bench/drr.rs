@@ -24,14 +24,13 @@ const BATCH: u64 = 10_000;
 /// `forebay bench drr`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Arguments {
-    /// The size of the messages, in bytes
+    /// Size of a message in bytes
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..=4_194_304))]
     bytes: u64,
-    /// How long is measured at each number of lanes
+    /// Seconds at each number of lanes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Hold random configurations of tenants, lanes, weights, sizes and arrivals against their bounds instead, for as
-    /// many seconds
+    /// Instead, check the bounds with random tenants, lanes, weights, sizes and arrivals for --seconds
     #[arg(long)]
     check: bool,
     /// With --check: the seed of the first configuration; by default another one each time

@@ -1,8 +1,8 @@
 //! `forebay bench flow`: events a second from the request to the emitted message, and, with `--deliver`, to the
 //! receiver.
 //!
-//! The rate counts everything from the first request to the last event done (or the last message delivered), so that a
-//! backlog that is left behind at the end of the load costs what it costs.
+//! The rate covers the time from the first request to the last event done (or the last message delivered), so that a
+//! backlog at the end of the load counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +21,21 @@ use crate::rig::process::HostCommand;
 use crate::rig::receiver::{Receiver, Reply};
 use crate::rig::site::{GITHUB_SECRET, LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 
-/// Between two looks at whether everything is done.
+/// Between two looks at the rest.
 const LOOK: Duration = Duration::from_millis(50);
-/// With nothing done for so long, nothing more will be.
+/// Time without progress after which the run fails.
 const STALLED: Duration = Duration::from_secs(30);
-/// Messages under way at once, where they are delivered.
+/// Messages in flight, if they are delivered.
 const DELIVERED_AT_ONCE: u32 = 256;
-/// Longer than any measurement: the receiver that holds on to a message answers after this.
+/// Delay of the receiver that does not answer: longer than any measurement.
 const HELD: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     shared: Shared,
-    /// Also deliver every message over HTTP to a receiver on this machine; otherwise the receiver holds on to the first
-    /// one, and the others wait
+    /// Also deliver every message over HTTP to a receiver on this machine; otherwise the receiver does not answer the
+    /// first one, and the others wait
     #[arg(long)]
     deliver: bool,
 }
@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
         duration: shared.duration(),
         deliveries: Arc::new(load::pushes(GITHUB_SECRET.as_bytes())),
     };
-    // One event of each repository, so that the pack is compiled before anything is measured.
+    // One event of each repository first, so that the pack is compiled before the measurement.
     let warm_up = load::send_each(&load).await?;
     let before = wait_until_done(&site.host, warm_up, arguments.deliver, env).await?;
     let begin = env.clock.monotonic();
@@ -93,13 +93,13 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows that reached the end that is measured.
+/// Rows that reached the measured end.
 struct Done {
     events: u64,
     messages: u64,
 }
 
-/// Waits until `expected` events are done and, with `delivered`, all that they emitted is published.
+/// Waits until `expected` events are done and, with `delivered`, all of their messages are published.
 async fn wait_until_done(host: &HostCommand, expected: u64, delivered: bool, env: &Env) -> anyhow::Result<Done> {
     let mut progress = (0, env.clock.monotonic());
     loop {

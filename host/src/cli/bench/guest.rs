@@ -1,7 +1,7 @@
-//! `forebay bench guest`: what a flow costs, against the same component with nothing around it; what a start from the
-//! cache costs; and what a neighbour feels of a guest that never ends.
+//! `forebay bench guest`: the cost of a flow compared with the bare component, the cost of a start from the cache, and
+//! the effect of an endless guest on its neighbours.
 //!
-//! Everything is in this process: no store, no HTTP.
+//! All parts run in this process, without store and HTTP.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::rig::github::push_body;
 const BODIES: [usize; 2] = [1_000, 6_900];
 /// Flows that are run before any is measured.
 const WARM_UP: usize = 200;
-/// Turns in which the two sides are measured, one after the other, so that what else the machine does meets both.
+/// Turns of the two sides: they alternate, so that other load of the machine affects both.
 const TURNS: usize = 10;
 /// Packs of a start from the cache.
 const PACKS: u32 = 20;
-/// How long a flow may take; only those of the attack take it.
+/// Deadline of a flow, which only the flows of the attack reach.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Attackers at once.
 const ATTACKERS: usize = 8;
@@ -50,7 +50,7 @@ pub(super) struct Arguments {
     /// The js-hello pack, for comparison
     #[arg(long, value_name = "FILE")]
     js: Option<PathBuf>,
-    /// How long each part is measured
+    /// Seconds of each part
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Print JSON
@@ -88,7 +88,7 @@ struct Start {
     ms: f64,
 }
 
-/// What a neighbour's flow takes while nothing else runs, and while others never end.
+/// Time of a neighbour's flow, alone and next to endless guests.
 #[derive(Debug, Serialize)]
 struct Attack {
     attackers: usize,
@@ -218,7 +218,7 @@ async fn flow(
     })
 }
 
-/// How long one of many takes.
+/// The time per operation over many.
 #[derive(Default)]
 struct Rate {
     count: u64,
@@ -293,7 +293,7 @@ async fn attack(
     attack
 }
 
-/// What a neighbour's flows take alone, and beside guests that never end.
+/// Measures a neighbour's flows alone and next to endless guests.
 async fn attacked(
     runtime: &Handle,
     neighbour: &PackFile,
@@ -318,7 +318,7 @@ async fn attacked(
             let (stop, endless, looping) = (stop.clone(), endless.clone(), looping.clone());
             env::spawn_on(runtime, "attacker", async move {
                 while !stop.load(Ordering::Relaxed) {
-                    // It ends at its deadline, which is what is wanted of it.
+                    // It ends at its deadline, as intended.
                     let _ = host_flow(&endless, &looping).await;
                 }
             })
@@ -338,7 +338,7 @@ async fn attacked(
     })
 }
 
-/// What one flow after another takes, in microseconds, sorted; each on a task of its own, as an executor runs it.
+/// Times of sequential flows in microseconds, sorted; each runs on its own task, as in a worker.
 async fn latencies(
     runtime: &Handle,
     generation: &Arc<LoadedGeneration>,
@@ -359,7 +359,7 @@ async fn latencies(
     Ok(latencies)
 }
 
-/// The latency that this share did not exceed.
+/// The quantile of sorted latencies.
 fn share(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     sorted[(last as f64 * share).round() as usize]

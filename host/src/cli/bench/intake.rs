@@ -1,4 +1,4 @@
-//! `forebay bench intake`: what a host admits a second, durably, and how long a provider waits for its answer.
+//! `forebay bench intake`: durable admissions per second, and the latency of their answers.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -21,7 +21,7 @@ use crate::rig::site::{GITHUB_SECRET, NAMESPACE, Site};
 pub(super) struct Arguments {
     #[command(flatten)]
     shared: Shared,
-    /// Measure the bare loop too: axum, HMAC and a group-committed insert, and print the ratio
+    /// Also measure the bare loop (axum, HMAC and a group-committed insert), and print the ratio
     #[arg(long)]
     baseline: bool,
 }
@@ -37,7 +37,7 @@ struct Report {
     ratio: Option<f64>,
 }
 
-/// What both stores do before they answer.
+/// Durability of both stores before they answer.
 const DURABILITY: &str = "SQLite WAL, group commit; every 202 after its fsync";
 
 pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
@@ -65,10 +65,10 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is admitted stays in the queue, as under a long backlog: intake is measured, not execution.
+/// Admitted events stay in the queue, as with a long backlog: this measures intake, not execution.
 const HELD_BACK: &str = "[inbound]\nworkers_per_pack = 0\n";
 
-/// A host that only takes in.
+/// A host that only admits.
 async fn measure_host(shared: &Shared, deliveries: Arc<Vec<Delivery>>, env: &Env) -> anyhow::Result<Admitted> {
     let site = Site::new(std::env::current_exe()?, vec![shared.pack.clone()], HELD_BACK)?;
     let host = site.host.start(env).await?;

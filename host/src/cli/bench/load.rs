@@ -1,6 +1,6 @@
 //! The load generator: keep-alive connections that each send one signed delivery after another.
 //!
-//! Signing costs the generator nothing while it measures: a body is signed once, and sent under many delivery ids.
+//! Signing does not affect the measurement: a body is signed once, and sent under many delivery ids.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::rig::http::Connection;
 
 /// Repositories that pushes come from: each is a source key of its own.
 const REPOSITORIES: usize = 512;
-/// What a push of ours weighs, in bytes: as much as the one in GitHub's published examples.
+/// Size of a push in bytes, as in GitHub's published examples.
 const BODY_BYTES: usize = 6_900;
 /// Between two progress lines.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -27,29 +27,29 @@ pub(super) fn pushes(secret: &[u8]) -> Vec<Delivery> {
     (0..REPOSITORIES).map(|number| Delivery::signed(secret, "", "push", push_body(number, BODY_BYTES))).collect()
 }
 
-/// What is sent, how, and for how long.
+/// A load.
 #[derive(Clone)]
 pub(super) struct Load {
-    /// Where to.
+    /// The listener.
     pub(super) address: SocketAddr,
     /// The path of the route.
     pub(super) path: String,
     /// Connections, each with one request in flight.
     pub(super) connections: usize,
-    /// How long requests are begun.
+    /// Time in which requests begin.
     pub(super) duration: Duration,
-    /// What is sent, over and over, under new delivery ids.
+    /// Deliveries that are repeated under new delivery ids.
     pub(super) deliveries: Arc<Vec<Delivery>>,
 }
 
-/// What came back.
+/// The answers to a load.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Answers by status.
     pub(super) statuses: BTreeMap<u16, u64>,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub(super) elapsed: Duration,
-    /// Of every accepted request, in microseconds, sorted.
+    /// Latencies of accepted requests in microseconds, sorted.
     latencies: Vec<u32>,
 }
 
@@ -59,12 +59,12 @@ impl Outcome {
         self.statuses.get(&StatusCode::ACCEPTED.as_u16()).copied().unwrap_or(0)
     }
 
-    /// Accepted requests a second.
+    /// Accepted requests per second.
     pub(super) fn rate(&self) -> f64 {
         self.accepted() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The latency that this share of accepted requests (0.0..=1.0) did not exceed, in milliseconds.
+    /// A quantile (0.0..=1.0) of the latencies of accepted requests, in milliseconds.
     pub(super) fn latency_ms(&self, share: f64) -> f64 {
         let Some(last) = self.latencies.len().checked_sub(1) else { return 0.0 };
         f64::from(self.latencies[(last as f64 * share).round() as usize]) / 1_000.0
@@ -84,7 +84,7 @@ pub(super) async fn send_each(load: &Load) -> anyhow::Result<u64> {
     Ok(accepted)
 }
 
-/// Sends the load, and says on standard error how it goes.
+/// Sends the load, with progress on standard error.
 pub(super) async fn run(load: Load, env: &Env) -> anyhow::Result<Outcome> {
     let sent = Arc::new(AtomicU64::new(0));
     let begin = env.clock.monotonic();

@@ -1,7 +1,7 @@
-//! `forebay bench`: measures a host from outside, and says on what. Nothing here asserts a time.
+//! `forebay bench`: measures a host, and names the machine. No benchmark asserts a time.
 //!
-//! But for `drr`, `drain`, `claim`, `guest`, `timeline` and `neighbours`, the host runs in a process of its own, as in
-//! production; the load generator and the receiver share the machine with it, and their cost is part of every figure.
+//! In `intake` and `flow` the host runs in a separate process, as in production. The load generator and the receiver
+//! share the machine with it, and their cost is part of every figure. The other benchmarks run in one process.
 
 mod baseline;
 mod claim;
@@ -24,8 +24,20 @@ use clap::{Args, Subcommand};
 
 use crate::env::Env;
 
+const HELP: &str = "\
+Examples:
+  forebay bench intake --pack github.fpk --seconds 30
+  forebay bench flow --pack github.fpk
+  forebay bench drain --items 100000
+  forebay bench claim --json
+  forebay bench guest --pack github.fpk
+  forebay bench drr --check
+  forebay bench timeline
+  forebay bench neighbours";
+
 /// `forebay bench`.
 #[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub struct BenchArguments {
     #[command(subcommand)]
     what: What,
@@ -37,17 +49,17 @@ enum What {
     Intake(intake::Arguments),
     /// End to end: intake, the guest's `prepare` and `run`, one message emitted, optionally delivered
     Flow(flow::Arguments),
-    /// The queue alone: a backlog worked off by a native flow that does nothing
+    /// The queue alone: a backlog, and a native flow that does nothing
     Drain(drain::Arguments),
-    /// Claim, finish, renewal and promotion beside a large backlog, in four shapes
+    /// Claim, finish, renewal and promotion with a large backlog, in four shapes
     Claim(claim::Arguments),
-    /// Guests alone: what a flow costs, a start from the cache, and what neighbours feel of a guest that never ends
+    /// Guests alone: the cost of a flow, a start from the cache, and the effect of an endless guest on neighbours
     Guest(guest::Arguments),
-    /// What one decision of the fair sharing between lanes costs, or whether its bounds hold
+    /// Fair sharing between lanes: the cost of a decision, or a check of its bounds
     Drr(drr::Arguments),
-    /// The timeline: scheduling in bulk, memory, what is due, lateness, restart
+    /// The timeline: bulk scheduling, memory, due messages, lateness, restart
     Timeline(timeline::Arguments),
-    /// How late quiet lanes are beside a tarpit, a storm of failures and a flood
+    /// Lateness of quiet lanes next to a tarpit, a storm of failures and a flood
     Neighbours(neighbours::Arguments),
     /// The bare loop that `intake --baseline` measures
     #[command(hide = true)]
@@ -57,7 +69,7 @@ enum What {
     },
 }
 
-/// What every benchmark takes.
+/// Arguments of the benchmarks with a load generator.
 #[derive(Debug, Clone, Args)]
 struct Shared {
     /// The github pack
@@ -66,7 +78,7 @@ struct Shared {
     /// Keep-alive connections, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     connections: u16,
-    /// How long requests are sent
+    /// Seconds of load
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Print JSON

@@ -1,5 +1,4 @@
-//! `forebay bench neighbours`: how late quiet lanes' messages are beside a tarpit, a storm of failures and a flood, and
-//! without.
+//! `forebay bench neighbours`: the lateness of quiet lanes with and without a tarpit, a storm of failures and a flood.
 
 use std::time::Duration;
 
@@ -15,19 +14,19 @@ use crate::env::Env;
 use crate::model::message::NewMessage;
 use crate::rig::mariadb::MariaDb;
 
-/// Lanes in all: three of them are noisy.
+/// Number of lanes; three of them are noisy.
 const QUIET: usize = 97;
 const NOISY: [&str; 3] = ["tarpit", "storm", "flood"];
 const QUIET_PREFIX: &str = "quiet-";
-/// As a destination has by default.
+/// The default of a destination.
 const IN_FLIGHT_EACH: u32 = 32;
-/// How long the tarpit takes for every message.
+/// Time of the tarpit for every message.
 const TARPIT: Duration = Duration::from_secs(30);
-/// What is due for the tarpit and for the storm at once.
+/// Messages that are due at once for the tarpit and for the storm.
 const TROUBLE: usize = 2_000;
-/// The first message is due so long after all are scheduled, at the least.
+/// Least time between scheduling and the first due message.
 const LEAD: Duration = Duration::from_secs(2);
-/// Scheduling is foreseen to take this long for each message: more than any machine needs.
+/// Time that is reserved for scheduling a message: more than any machine needs.
 const LEAD_EACH: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_500 } else { 200 });
 const BODY: Bytes = Bytes::from_static(&[b'x'; 256]);
 
@@ -43,10 +42,10 @@ pub(super) struct Arguments {
     /// Messages of the flood
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     flood: u64,
-    /// Messages a second of each quiet lane
+    /// Messages per second of a quiet lane
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     rate: u64,
-    /// How long the quiet lanes send
+    /// Seconds of the quiet lanes
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }
@@ -61,7 +60,7 @@ struct Report {
     flood: u64,
     alone: Lateness,
     beside: Lateness,
-    /// The p99 beside the noisy ones over the one without them, each at least a millisecond.
+    /// Ratio of the p99 with and without noisy lanes, each at least a millisecond.
     ratio: f64,
     flood_published: usize,
     tarpit_attempts: usize,
@@ -94,7 +93,7 @@ pub(super) async fn run(arguments: Arguments, env: &Env) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who is there beside the quiet lanes.
+/// The noisy lanes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Neighbours {
     None,
@@ -103,7 +102,7 @@ enum Neighbours {
 
 struct Measured {
     quiet: Lateness,
-    /// Of each noisy lane.
+    /// Messages of each noisy lane.
     attempts: [usize; NOISY.len()],
 }
 

@@ -1,7 +1,7 @@
-//! What the benchmarks of the timeline share: a store, a timeline over it, and destinations that are functions of this
-//! process. What is measured is everything but the call of a destination.
+//! Common parts of the timeline's benchmarks: a store, a timeline over it, and destinations that are functions of this
+//! process. The measurements cover everything but the call of a destination.
 //!
-//! A message's id begins with the time that it is due at, in milliseconds: so whoever is called knows how late it is.
+//! The id of a message begins with its due time in milliseconds, from which a destination computes its lateness.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,34 +32,34 @@ use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, T
 
 /// Messages that one execution emits.
 const MESSAGES_PER_FINISH: usize = 100;
-/// Executions that end side by side.
+/// Executions that end concurrently.
 const FINISHES_AT_ONCE: u32 = CLAIM_ROWS_MAX;
-/// Between two reports of how far it is.
+/// Between two progress reports.
 const REPORT: Duration = Duration::from_secs(5);
-/// Between two looks at how far it is.
+/// Between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(5);
-/// Nothing that is waited for takes this long.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(1_800);
-/// As a host has them by default.
+/// The defaults of a host.
 const CLAIMED_MAX: usize = 1_024;
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// A store, and what goes out of it.
+/// A store with its destinations.
 pub(super) struct Outbound {
     pub(super) queue: Queue,
     destinations: Arc<Destinations>,
     in_flight_max: usize,
     pub(super) seen: Arc<Seen>,
-    /// Ends what destinations wait for.
+    /// Ends the waits of destinations.
     pub(super) over: CancellationToken,
     events: u64,
 }
 
-/// How late messages were, by destination.
+/// Lateness of messages by destination.
 #[derive(Default)]
 pub(super) struct Seen(Mutex<BTreeMap<DestinationName, Vec<i64>>>);
 
-/// A timeline that runs.
+/// A running timeline.
 pub(super) struct Running {
     pub(super) timeline: Timeline,
     publisher: Publisher,
@@ -86,13 +86,13 @@ impl Seen {
         }
     }
 
-    /// How many have arrived at destinations of which `counts` says so.
+    /// Messages that arrived at the destinations that `counts` selects.
     pub(super) fn count(&self, counts: impl Fn(&str) -> bool) -> usize {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.iter().filter(|(name, _)| counts(name.as_str())).map(|(_, late)| late.len()).sum()
     }
 
-    /// What has arrived there so far, which is forgotten.
+    /// Takes the lateness of the messages that arrived so far.
     pub(super) fn take(&self, counts: impl Fn(&str) -> bool) -> Lateness {
         let seen = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut late: Vec<i64> =
@@ -112,7 +112,7 @@ impl Seen {
     }
 }
 
-/// A message that is due then.
+/// A message with this due time.
 pub(super) fn message(destination: &DestinationName, due_at: Timestamp, body: &Bytes, env: &Env) -> NewMessage {
     NewMessage {
         id: MessageId::new(due_at, env.id_entropy()),
@@ -129,13 +129,13 @@ pub(super) fn message(destination: &DestinationName, due_at: Timestamp, body: &B
     }
 }
 
-/// The milliseconds that an id begins with.
+/// The milliseconds at the beginning of an id.
 fn due_millis(id: MessageId) -> i64 {
     id.as_bytes()[..6].iter().fold(0, |millis, byte| millis << 8 | i64::from(*byte))
 }
 
 impl Outbound {
-    /// An empty one, with destinations of these names.
+    /// An empty store, with destinations of these names.
     pub(super) async fn open(
         server: Option<&MariaDb>,
         destinations: impl IntoIterator<Item = String>,
@@ -154,7 +154,7 @@ impl Outbound {
         })
     }
 
-    /// Where shards have their indexes.
+    /// Folder of the shards' indexes.
     pub(super) fn index_folder(&self) -> PathBuf {
         self.queue.folder().join("timeline")
     }
@@ -164,7 +164,7 @@ impl Outbound {
         self.destinations.values().map(|destination| destination.name.clone()).collect()
     }
 
-    /// Has executions emit messages, many at once. Returns how long that took, claims of the executions not counted.
+    /// Emits messages by the ends of executions, many at once. Returns the time without the claims of the executions.
     pub(super) async fn schedule(&mut self, what: &str, messages: Vec<NewMessage>) -> anyhow::Result<Duration> {
         let env = self.queue.env.clone();
         let count = messages.len();
@@ -208,8 +208,7 @@ impl Outbound {
         Ok(took)
     }
 
-    /// Starts a timeline; destinations answer as `answer` says, and with nothing more that they are waited for once it
-    /// is over.
+    /// Starts a timeline. Destinations answer by `answer`; their waits end with the timeline.
     pub(super) async fn start(&self, answer: fn(&str) -> Answer) -> anyhow::Result<Running> {
         let (seen, env, over) = (Arc::clone(&self.seen), self.queue.env.clone(), self.over.clone());
         let call: NativeCall = Arc::new(move |message: &ClaimedMessage| {
@@ -257,7 +256,7 @@ impl Outbound {
         Ok(Running { timeline, publisher, stop })
     }
 
-    /// Waits until `done` says so of a count, and says on standard error how far it is.
+    /// Waits until `done` accepts a count, with progress on standard error.
     pub(super) async fn until(
         &self,
         what: &str,
@@ -283,26 +282,26 @@ impl Outbound {
     }
 }
 
-/// What a destination does.
+/// The behaviour of a destination.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
-    /// It takes every message at once.
+    /// Accepts every message at once.
     Taken,
-    /// It takes none.
+    /// Fails every message.
     Failed,
-    /// It takes every message after so long.
+    /// Accepts every message after this time.
     TakenAfter(Duration),
 }
 
 impl Running {
-    /// Messages that its shards have applied and that wait, and changes that they have not applied.
+    /// Pending messages of its shards, and changes that are not applied.
     pub(super) async fn pending(&self) -> (usize, u64) {
         let views = self.timeline.look().await;
         let pending: u64 = views.iter().map(|(shard, _)| shard.pending).sum();
         (usize::try_from(pending).unwrap_or(usize::MAX), views.iter().map(|(shard, _)| shard.lag).sum())
     }
 
-    /// Stops it, once what is in flight has settled.
+    /// Stops it after messages in flight have settled.
     pub(super) async fn stop(self) {
         self.stop.cancel();
         self.timeline.stopped().await;
@@ -319,7 +318,7 @@ fn destination(name: &str, in_flight_messages: u32) -> anyhow::Result<Destinatio
     })
 }
 
-/// The memory that this process has, in MiB; 0 where nobody says.
+/// Memory of this process in MiB; 0 if unknown.
 pub(super) fn resident_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib =

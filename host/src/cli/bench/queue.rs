@@ -1,5 +1,5 @@
-//! What the benchmarks of the queue share: a store in a folder of its own, or over a private server, and rows that are
-//! put into it as deliveries are. They run in this process: what they measure is the store, not a host.
+//! Common parts of the queue's benchmarks: a store in its own folder or on a private server, and rows that are stored
+//! as deliveries are. They run in this process, and measure the store, not a host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,11 +27,11 @@ use crate::store::{
 
 /// Events of one delivery.
 const DELIVERY_EVENTS: u64 = 1_000;
-/// Deliveries that are under way at once: one commit's worth while the next is made.
+/// Concurrent deliveries: those of one commit, while the next are prepared.
 const DELIVERIES_AT_ONCE: usize = 4;
-/// Between two reports of how far it is, in rows.
+/// Rows between two progress reports.
 const REPORT_ROWS: u64 = 100_000;
-/// How long rows are leased: longer than anything here takes.
+/// Lease of rows: longer than any run.
 const LEASE: Duration = Duration::from_secs(600);
 /// The body of each event.
 const BODY: &[u8] = b"{}";
@@ -40,13 +40,13 @@ const BODY: &[u8] = b"{}";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Database {
-    /// The embedded one, in a temporary folder
+    /// The embedded engine, in a temporary folder
     Sqlite,
-    /// A private server that is started for this, with its default durability
+    /// A private server that is started for the run, with its default durability
     Mariadb,
 }
 
-/// What both benchmarks take.
+/// Arguments of both benchmarks.
 #[derive(Debug, Clone, Args)]
 pub(super) struct On {
     /// The database
@@ -57,7 +57,7 @@ pub(super) struct On {
     pub(super) json: bool,
 }
 
-/// A store that holds nothing but what is put into it here.
+/// A store with the rows of the benchmark only.
 pub(super) struct Queue {
     pub(super) store: Store,
     pub(super) env: Env,
@@ -69,7 +69,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty one; over a database of its own if there is a server.
+    /// An empty store; on its own database if there is a server.
     pub(super) async fn open(server: Option<&MariaDb>, env: &Env) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let url = server.map(MariaDb::create_database).transpose()?;
@@ -96,13 +96,13 @@ impl Queue {
         Ok(Self { store, env: env.clone(), pack, generation: installed.number, route, namespace, directory })
     }
 
-    /// The folder that it is in.
+    /// Its folder.
     pub(super) fn folder(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Stores `rows` events of one class, each in the lane of the source that is told for its number, and says on
-    /// standard error how far it is.
+    /// Stores `rows` events of one class, with the source that the caller gives for each number, and with progress on
+    /// standard error.
     pub(super) async fn fill(
         &self,
         name: &str,
@@ -202,7 +202,7 @@ pub(super) fn done() -> Disposition {
     Disposition::Done { note: None, ignored: false, messages: Vec::new(), record: RunRecord::none() }
 }
 
-/// Starts a server if one is to be measured.
+/// Starts a server if the engine needs one.
 pub(super) fn server(database: Database) -> anyhow::Result<Option<MariaDb>> {
     match database {
         Database::Sqlite => Ok(None),
@@ -211,7 +211,7 @@ pub(super) fn server(database: Database) -> anyhow::Result<Option<MariaDb>> {
 }
 
 impl Database {
-    /// What a commit means there.
+    /// Durability of a commit.
     pub(super) const fn durability(self) -> &'static str {
         match self {
             Self::Sqlite => "SQLite WAL, answered after the fsync",

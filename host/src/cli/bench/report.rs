@@ -1,4 +1,4 @@
-//! What a benchmark prints: its figures, and all that one must know to compare them with others.
+//! The output of a benchmark: its figures, and the machine for comparisons.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::load::Outcome;
 
-/// Where and on what a measurement was made.
+/// The machine of a measurement.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     processor: String,
@@ -19,7 +19,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This one; what cannot be found out is left empty.
+    /// This machine; unknown parts are empty.
     pub(super) fn this() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let meminfo = read("/proc/meminfo");
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// In one line.
+    /// One line.
     pub(super) fn describe(&self) -> String {
         let commit = self.commit.as_deref().unwrap_or("unknown");
         let build = if self.optimized { "release" } else { "debug: NOT a figure to quote" };
@@ -49,7 +49,7 @@ impl Machine {
 /// The figures of a load that was sent.
 #[derive(Debug, Serialize)]
 pub(super) struct Admitted {
-    /// Accepted a second.
+    /// Accepted requests per second.
     pub(super) rate: f64,
     accepted: u64,
     others: std::collections::BTreeMap<u16, u64>,
@@ -75,7 +75,7 @@ impl From<&Outcome> for Admitted {
 }
 
 impl Admitted {
-    /// In one line.
+    /// One line.
     pub(super) fn describe(&self) -> String {
         let mut line = format!(
             "{:>8.0}/s   p50 {:.1} ms   p99 {:.1} ms   max {:.1} ms   ({} in {:.1} s)",
@@ -98,7 +98,7 @@ fn field<'a>(text: &'a str, name: &str) -> &'a str {
     value.map_or("", str::trim)
 }
 
-/// The commit of the checkout that the command is run in, if it is run in one.
+/// The commit of the present checkout, if there is one.
 fn commit() -> Option<String> {
     let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output().ok()?;
     let commit = String::from_utf8(output.stdout).ok()?.trim().to_owned();

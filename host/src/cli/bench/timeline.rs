@@ -1,5 +1,5 @@
-//! `forebay bench timeline`: scheduling in bulk, memory at many pending, the rate at which what is due goes out, how
-//! late it is, and how soon a timeline that is started again publishes: over its own index, and from a checkpoint.
+//! `forebay bench timeline`: bulk scheduling, memory with many pending messages, the rate and lateness of due messages,
+//! and the time from a restart to the first publish, from the own index and from a checkpoint.
 
 use std::time::Duration;
 
@@ -20,12 +20,11 @@ use crate::timeline::Asked;
 /// Destinations that the messages are spread over, each with this many in flight.
 const DESTINATIONS: usize = 8;
 const IN_FLIGHT_EACH: u32 = 128;
-/// What is pending is due in this time: not while this runs.
+/// Due time of pending messages: after the run.
 const PENDING_FOR: Duration = Duration::from_secs(30 * 86_400);
-/// Messages that are made before they are scheduled.
+/// Messages that are prepared before they are scheduled.
 const PART: usize = 100_000;
-/// What is due begins so long after it is scheduled, at the least, and in any case so many times as long as scheduling
-/// it takes by what was measured before.
+/// Least time between scheduling and the first due message, and its least multiple of the measured time of scheduling.
 const LEAD: Duration = Duration::from_secs(2);
 const LEAD_FACTOR: f64 = 2.0;
 
@@ -39,19 +38,19 @@ const LEAD_FACTOR: f64 = 2.0;
 pub(super) struct Arguments {
     #[command(flatten)]
     on: On,
-    /// Messages that wait for a day that does not come
+    /// Pending messages that are not due during the run
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     messages: u64,
-    /// Messages that are due at one moment
+    /// Messages that are due at one time
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     due: u64,
-    /// Messages a second while lateness is measured
+    /// Messages per second of the lateness measurement
     #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rate: u64,
-    /// How long lateness is measured
+    /// Seconds of the lateness measurement
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// The size of the bodies, in bytes
+    /// Size of a body in bytes
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     bytes: u32,
 }
@@ -72,7 +71,7 @@ struct Report {
     rate: u64,
     lateness: Lateness,
     restart_to_first_publish_ms: f64,
-    /// Its index is gone, and its shards have checkpoints.
+    /// Without an index, with checkpoints.
     checkpoint_to_first_publish_ms: f64,
 }
 
@@ -151,7 +150,7 @@ impl Bench {
         Ok(took)
     }
 
-    /// Everything at one moment: how long from that moment until the last outcome is recorded.
+    /// All messages are due at one time: the time from then to the last recorded outcome.
     async fn publish_due(&mut self, count: u64, each: f64) -> anyhow::Result<Duration> {
         let due_at = self.now() + lead(count, each);
         let wanted = usize::try_from(count)?;
@@ -189,7 +188,7 @@ impl Bench {
         Ok(self.outbound.seen.take(|_| true))
     }
 
-    /// From the start of a timeline to its first publish.
+    /// Time from the start of a timeline to its first publish.
     async fn restart(&mut self) -> anyhow::Result<Duration> {
         let message = self.message(0, self.now());
         self.outbound.schedule("after the restart", vec![message]).await?;
@@ -217,7 +216,7 @@ impl Bench {
     }
 }
 
-/// Has every shard make a checkpoint, one after the other.
+/// Makes a checkpoint of every shard, one after the other.
 async fn checkpoint(running: &Running) -> anyhow::Result<()> {
     for (view, _) in running.timeline.look().await {
         match running.timeline.checkpoint(view.shard).await {

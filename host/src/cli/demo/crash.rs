@@ -1,4 +1,4 @@
-//! The fifth act: a crowd delivers, the host is killed with SIGKILL, started again, and everything is counted.
+//! The fifth act: a crowd delivers, the host is killed with SIGKILL and restarted, and all events are counted.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,20 +19,20 @@ use crate::rig::site::{GITHUB_SECRET, NAMESPACE};
 
 /// Deliveries of the crowd.
 const CROWD: usize = 400;
-/// So many have their `202` when the host is killed.
+/// Acknowledged deliveries at the kill.
 const ACCEPTED_BEFORE: usize = 150;
-/// Connections that deliver at once.
+/// Concurrent connections.
 const CONNECTIONS: usize = 8;
 /// Repositories that the crowd pushes to: each is a lane.
 const REPOSITORIES: usize = 20;
-/// What a push of the crowd weighs, in bytes.
+/// Size of a push in bytes.
 const BODY_BYTES: usize = 3_000;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long everything may take after the restart; what was claimed when the host died waits for its lease first.
+/// Time for all events after the restart; those that were claimed at the kill wait for their lease first.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Kills the host, starts it again, and checks that nothing was lost.
+/// Kills and restarts the host, and checks that nothing was lost.
 pub(super) async fn show(stage: &Stage, host: HostProcess) -> anyhow::Result<HostProcess> {
     let deliveries: Vec<Delivery> = (0..CROWD).map(delivery).collect();
     let before = stage.ask::<Stats>("/api/v1/stats").await?;
@@ -62,8 +62,8 @@ fn delivery(number: usize) -> Delivery {
     Delivery::signed(GITHUB_SECRET.as_bytes(), format!("c0ffee00-cc78-11e3-81ab-{number:012x}"), "push", body)
 }
 
-/// Delivers over many connections at once and kills the host in the middle: the Events that were acknowledged, and how
-/// many requests got no answer.
+/// Delivers over many connections and kills the host in the middle. Returns the acknowledged Events, and the number of
+/// requests without an answer.
 async fn deliver_until_killed(
     stage: &Stage,
     host: HostProcess,
@@ -94,7 +94,7 @@ struct Crowd {
     counted: watch::Sender<usize>,
 }
 
-/// Delivers what is next, until there is no more or the host is gone: then 1 for the request that got no answer.
+/// Delivers until the crowd is through or the host is gone. Returns 1 for a request without an answer.
 async fn deliver(crowd: Arc<Crowd>, intake: std::net::SocketAddr) -> usize {
     let Ok(mut connection) = Connection::open(intake).await else { return 0 };
     let path = format!("/in/{NAMESPACE}/github");
@@ -112,7 +112,7 @@ async fn deliver(crowd: Arc<Crowd>, intake: std::net::SocketAddr) -> usize {
     0
 }
 
-/// Delivers everything once more, as a provider does that does not know what arrived.
+/// Delivers all requests again, as a provider without answers does.
 async fn deliver_again(stage: &Stage, deliveries: &[Delivery], accepted: &BTreeSet<String>) -> anyhow::Result<()> {
     let mut known = 0;
     let mut unacknowledged = 0;
@@ -136,7 +136,7 @@ async fn deliver_again(stage: &Stage, deliveries: &[Delivery], accepted: &BTreeS
     Ok(())
 }
 
-/// Waits until the crowd's events are done and their messages published: how many messages there are.
+/// Waits until the crowd's events are done and their messages published. Returns the number of messages.
 async fn settle(stage: &Stage, before: &Stats) -> anyhow::Result<usize> {
     let begin = stage.env.clock.monotonic();
     loop {

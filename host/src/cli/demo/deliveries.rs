@@ -1,33 +1,33 @@
-//! The ten deliveries of the demonstration: what GitHub sends about two repositories on an ordinary morning, and two
-//! that it would not send: one that somebody forged, and one that comes twice.
+//! The ten deliveries of the demonstration: an ordinary morning of two repositories, with a forged delivery and a
+//! duplicate.
 
 use serde_json::{Value, json};
 
 use crate::rig::github::Delivery;
 use crate::rig::site::GITHUB_SECRET;
 
-/// A delivery, and what must become of it.
+/// A delivery and its expected result.
 pub(super) struct Scripted {
-    /// What it is about, for people.
+    /// A description for people.
     pub(super) about: &'static str,
-    /// What is sent.
+    /// The delivery.
     pub(super) delivery: Delivery,
-    /// What must come of it.
+    /// Its expected result.
     pub(super) expected: Expected,
 }
 
-/// What must come of a delivery.
+/// The expected result of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// It becomes an Event.
+    /// A new Event.
     Admitted,
-    /// It is the Event that an earlier delivery became.
+    /// The Event of an earlier delivery.
     Duplicate,
-    /// It is refused, and leaves nothing.
+    /// A refusal, which stores nothing.
     Forged,
 }
 
-/// All ten, in the order in which they are sent.
+/// All ten deliveries in their order.
 pub(super) fn ten() -> Vec<Scripted> {
     let api = repository(1, "acme/api");
     let web = repository(2, "acme/web");
@@ -78,7 +78,7 @@ fn delivery_id(number: usize) -> String {
     format!("72d3162e-cc78-11e3-81ab-4c9367dc09{number:02x}")
 }
 
-/// What every payload of a repository carries.
+/// Common fields of the payloads of a repository.
 fn with_context(repository: &Value, mut payload: Value) -> Vec<u8> {
     payload["repository"] = repository.clone();
     payload["sender"] = user();

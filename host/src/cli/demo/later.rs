@@ -1,4 +1,4 @@
-//! The fourth act: of two reminders that wait for their time, one is brought forward and fires, and one is cancelled.
+//! The fourth act: of two waiting reminders, one is rescheduled to an earlier time and fires, and one is cancelled.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{Admitted, Stage, say};
 use crate::env;
 use crate::rig::http::{self as rig_http, Answer};
 
-/// How far ahead the first reminder is moved.
+/// New delay of the first reminder.
 const DELAY: Duration = Duration::from_millis(1_500);
-/// How long it may take beyond its time.
+/// Time for it beyond its due time.
 const LATE_MAX: Duration = Duration::from_secs(20);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Shows both.
+/// Plays the act.
 pub(super) async fn show(stage: &Stage, admitted: &[Admitted]) -> anyhow::Result<()> {
     let mut waiting = Vec::new();
     for one in admitted.iter().filter(|one| one.scripted.delivery.event == "pull_request") {

@@ -1,8 +1,7 @@
-//! `forebay demo`: a host, a provider and a receiver on this machine, in five acts. Every act checks what it shows, and
-//! the command fails if anything is not as it should be.
+//! `forebay demo`: a host, a provider and a receiver on this machine, in five acts. Every act checks its results, and
+//! the command fails if one is wrong.
 //!
-//! The host is a process of its own, started from this very binary, so that it can be killed as hard as a machine
-//! fails.
+//! The host is a separate process of the same binary, so that it can be killed as hard as a machine fails.
 
 mod crash;
 mod deliveries;
@@ -25,12 +24,18 @@ use crate::rig::process::HostProcess;
 use crate::rig::sink::Sink;
 use crate::rig::site::{LOOPBACK_ALLOWED, NAMESPACE, Site, destination};
 
-/// What the demonstration's host is told beyond the defaults: leases so short that one sees a killed host's work taken
-/// up again, and retries that follow soon.
+/// Settings of the demonstration: leases so short that the work of the killed host is soon taken over, and early
+/// retries.
 const SETTINGS: &str = "[flow]\ndeadline_ms = 2_000\n[inbound]\nlease_seconds = 7\n[timeline]\nlease_seconds = 2\n";
+
+const HELP: &str = "\
+Examples:
+  forebay demo --pack github.fpk
+  forebay demo --pack github.fpk --stay";
 
 /// `forebay demo`.
 #[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub struct DemoArguments {
     /// The github pack (guest-examples/github, built)
     #[arg(long, value_name = "FILE")]
@@ -40,7 +45,7 @@ pub struct DemoArguments {
     stay: bool,
 }
 
-/// The stage: what all acts share.
+/// The surroundings that all acts share.
 struct Stage {
     site: Site,
     sink: Sink,
@@ -68,7 +73,7 @@ pub async fn run(arguments: DemoArguments, env: &Env) -> anyhow::Result<()> {
     say::act(2, "GitHub delivers ten times");
     let admitted = stage.deliver_ten().await?;
 
-    say::act(3, "What happened to each");
+    say::act(3, "Each event, stage by stage");
     outcome::show(&stage, &admitted).await?;
 
     say::act(4, "Later: one reminder fires, one is cancelled");
@@ -82,7 +87,7 @@ pub async fn run(arguments: DemoArguments, env: &Env) -> anyhow::Result<()> {
     stage.end(host, arguments.stay).await
 }
 
-/// A scripted delivery that was admitted, and the Event that it became.
+/// A scripted delivery that was admitted, with its Event.
 struct Admitted {
     scripted: Scripted,
     event: String,
@@ -118,21 +123,21 @@ impl Stage {
             if at == 0 {
                 outcome::settled(self, &admitted[0].event).await?;
                 say::line(
-                    "     (the pack was still being compiled: answers do not wait for that, its first event did)",
+                    "     (the pack was still being compiled: the answer did not wait for that, its first event did)",
                 );
             }
         }
         Ok(admitted)
     }
 
-    /// Delivers on a connection of its own.
+    /// Delivers on a new connection.
     async fn deliver(&self, delivery: &Delivery) -> anyhow::Result<Answer> {
         let intake = self.site.host.intake;
         let request = delivery.request(&intake.to_string(), &format!("/in/{NAMESPACE}/github"))?;
         Connection::open(intake).await?.send(request).await
     }
 
-    /// Asks the admin API.
+    /// GETs from the admin API.
     async fn ask<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let answer = rig_http::get(self.site.host.admin, path).await?;
         ensure!(answer.status.is_success(), "GET {path}: {}", answer.status);
@@ -153,8 +158,8 @@ impl Stage {
             say::line("It keeps serving. Ctrl-C ends it.");
             tokio::signal::ctrl_c().await?;
         }
-        // Ctrl-C reaches the whole process group: then the host is on its way out already, and a second signal would be
-        // taken for impatience.
+        // Ctrl-C reaches the whole process group, so the host is stopping already. A second signal would make it exit
+        // at once.
         let status = if stay { host.wait().await? } else { host.stop().await? };
         ensure!(status.success(), "the host ended with {status}:\n{}", self.site.host.log_tail());
         say::line("The host drained and ended with status 0.");
@@ -166,7 +171,7 @@ impl Stage {
     }
 }
 
-/// Whether the answer is the one that the script wants; in words.
+/// Checks the answer against the script, and describes it.
 fn check_answer(scripted: &Scripted, answer: &Answer) -> anyhow::Result<&'static str> {
     let wrong = || format!("{}: {} {:?}", scripted.about, answer.status, answer.body);
     match scripted.expected {
@@ -185,7 +190,7 @@ fn check_answer(scripted: &Scripted, answer: &Answer) -> anyhow::Result<&'static
     }
 }
 
-/// The Event that a receipt names.
+/// The Event in a receipt.
 fn event_id(answer: &Answer) -> anyhow::Result<String> {
     let receipt = answer.json()?;
     receipt["events"][0].as_str().map(str::to_owned).with_context(|| format!("no event in {receipt}"))

@@ -1,4 +1,4 @@
-//! The third act: each Event, stage by stage, with the time that each stage ended at.
+//! The third act: each Event, stage by stage, with the times at which the stages ended.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::env;
 use crate::model::time::Timestamp;
 use crate::rig::site::DESTINATION_SECRET;
 
-/// How long an event may take until it is done and what it emitted for now has arrived.
+/// Time until an event is done and its messages that are due have arrived.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits until each is done and shows what became of it.
+/// Waits until each event is done, and shows its stages.
 pub(super) async fn show(stage: &Stage, admitted: &[Admitted]) -> anyhow::Result<()> {
     for (at, one) in admitted.iter().enumerate() {
         let event = settled(stage, &one.event).await?;
@@ -29,7 +29,7 @@ pub(super) async fn show(stage: &Stage, admitted: &[Admitted]) -> anyhow::Result
     Ok(())
 }
 
-/// The event, once it is done and nothing that it emitted is under way.
+/// The event, once it is done and none of its messages is in flight.
 pub(super) async fn settled(stage: &Stage, id: &str) -> anyhow::Result<EventDetail> {
     let end = stage.env.clock.monotonic() + SETTLE_MAX;
     loop {
@@ -73,9 +73,9 @@ async fn show_message(stage: &Stage, message: &MessageSummary, admitted_at: Time
     let detail = stage.message(&message.id).await?;
     let attempts = stage.sink.attempts(&detail.idempotency_key);
     let received = attempts.first().with_context(|| format!("{} never arrived", message.id))?;
-    ensure!(received.is_signed_with(DESTINATION_SECRET), "{} is not signed as it should be", message.id);
+    ensure!(received.is_signed_with(DESTINATION_SECRET), "{} has a wrong signature", message.id);
     say::line(format_args!(
-        "       to {}: admitted {}, received {}, published {}, signature right",
+        "       to {}: admitted {}, received {}, published {}, signature valid",
         message.destination,
         since(detail.admitted_at.as_deref().context("it was published")?)?,
         say::offset(received.at.since(admitted_at)),

@@ -1,4 +1,4 @@
-//! What the demonstration prints.
+//! The output of the demonstration.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn offset(duration: Duration) -> String {
     }
 }
 
-/// Where a running host can be looked at.
+/// Places to look at while the host runs.
 pub(super) fn where_to_look(site: &Site) {
     let admin = site.host.admin;
     let binary = site.host.binary.display();
@@ -52,7 +52,7 @@ pub(super) fn where_to_look(site: &Site) {
     ));
 }
 
-/// Where a host that has ended can be looked at.
+/// Places to look at after the host has ended.
 pub(super) fn look_at_what_is_left(site: &Site) {
     println!("\nWhere to look next");
     line("STAY=1 make demo            the same, and the host keeps serving");

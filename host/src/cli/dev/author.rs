@@ -1,20 +1,20 @@
-//! What an author's doings lead to: files saved, builds ended, lines typed in; builds begun, fixtures sent out.
+//! The decisions of the loop: saved files, ended builds and typed lines lead to builds and fixtures.
 //!
-//! Nothing here touches a file, a clock or a process: what happened comes in, what is to be done goes out.
+//! This module touches no file, clock or process: events come in, actions go out.
 //!
 //! ```text
-//!            source saved                   ends badly: it is said, and what served goes on
-//!   idle ─────────────────> building ──────────────────────────────────────────────────────> idle
-//!    ^                        │  │ source saved: once more, when this one has ended
+//!            source saved            fails: the error is printed, the previous version serves
+//!   idle ─────────────────> building ────────────────────────────────────────────────────────> idle
+//!    ^                        │  │ source saved: another build follows
 //!    └────────────────────────┘<─┘
-//!      ends well: it serves, and the last fixture is sent again
+//!      succeeds: it serves, and the last fixture is sent again
 //! ```
 //!
 //! Invariants:
-//! - A pack has one build at a time, and what was saved meanwhile is built afterwards.
+//! - A pack has one build at a time. Files that are saved during it are built afterwards.
 //! - A fixture is sent only to a pack that serves.
 
-/// A pack's place among those that are watched.
+/// Index of a pack among the watched ones.
 pub(super) type PackIndex = usize;
 
 /// A fixture of a pack.
@@ -24,39 +24,39 @@ pub(super) struct FixtureName {
     pub(super) name: String,
 }
 
-/// Something that happened.
+/// An event of the loop.
 #[derive(Debug)]
 pub(super) enum Happened<'h> {
-    /// A file that the pack is built from was saved.
+    /// A source file of the pack was saved.
     SourceSaved(PackIndex),
-    /// A fixture's request was saved.
+    /// The request of a fixture was saved.
     FixtureSaved(FixtureName),
-    /// A build ended, and its pack serves.
+    /// A build succeeded, and its pack serves.
     Serves(PackIndex),
-    /// A build, or its installation, ended badly.
+    /// A build or its installation failed.
     Failed(PackIndex),
-    /// A line was typed in, while these fixtures are there.
+    /// A line was typed; these fixtures exist.
     Typed(&'h str, &'h [FixtureName]),
 }
 
-/// Something to do.
+/// An action of the loop.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Build the pack, and install what comes of it.
+    /// Build and install the pack.
     Build(PackIndex),
     /// Send the fixture.
     Send(FixtureName),
-    /// Show the fixtures, with their numbers.
+    /// List the fixtures with their numbers.
     List,
-    /// Say what can be typed in.
+    /// Print the help.
     Help,
-    /// Say this.
+    /// Print this text.
     Say(String),
-    /// End.
+    /// Stop.
     Stop,
 }
 
-/// What is known of one pack.
+/// State of a pack.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pack {
     building: bool,
@@ -64,33 +64,33 @@ struct Pack {
     serves: bool,
 }
 
-/// An author at work.
+/// State of the loop.
 #[derive(Debug)]
 pub(super) struct Author {
     packs: Vec<Pack>,
-    /// What is sent again when its pack serves anew.
+    /// The fixture that is sent again after a build of its pack.
     last: Option<FixtureName>,
 }
 
 impl Author {
-    /// An author who begins, with so many packs, and with what is to be sent first.
+    /// The beginning, with a number of packs and the first fixture.
     pub(super) fn new(packs: usize, first: Option<FixtureName>) -> Self {
         Self { packs: vec![Pack::default(); packs], last: first }
     }
 
-    /// What is done before anything happened.
+    /// The first actions.
     pub(super) fn begin(&mut self) -> Vec<Action> {
         (0..self.packs.len()).flat_map(|pack| self.build(pack)).collect()
     }
 
-    /// What is done now that this happened.
+    /// The actions after an event.
     pub(super) fn then(&mut self, happened: Happened<'_>) -> Vec<Action> {
         match happened {
             Happened::SourceSaved(pack) => self.build(pack),
             Happened::FixtureSaved(fixture) => {
                 self.last = Some(fixture.clone());
                 let Pack { building, serves, .. } = self.packs[fixture.pack];
-                // With a build under way, it is sent to what comes of that.
+                // During a build, the fixture is sent after it.
                 if serves && !building { vec![Action::Send(fixture)] } else { Vec::new() }
             }
             Happened::Serves(pack) => {
@@ -139,8 +139,8 @@ impl Author {
         let Pack { building, serves, .. } = self.packs[fixture.pack];
         match (serves, building) {
             (true, _) => vec![Action::Send(fixture)],
-            (false, true) => vec![Action::Say(format!("{} is sent once its pack serves", fixture.name))],
-            (false, false) => vec![Action::Say("its pack does not serve yet: it does not build".to_owned())],
+            (false, true) => vec![Action::Say(format!("{} is sent when its pack serves", fixture.name))],
+            (false, false) => vec![Action::Say("its pack does not serve: it does not build".to_owned())],
         }
     }
 }
@@ -170,7 +170,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(author.then(Happened::SourceSaved(0)), []);
         }
-        // What has just been built is old already: nothing is sent to it.
+        // This build is outdated already: no fixture is sent to it.
         assert_eq!(author.then(Happened::Serves(0)), [Action::Build(0)]);
         assert_eq!(author.then(Happened::Serves(0)), [Action::Send(fixture(0, "one"))]);
         assert_eq!(author.then(Happened::Serves(1)), [], "it is another pack's");

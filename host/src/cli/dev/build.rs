@@ -1,4 +1,4 @@
-//! From a pack's folder to a generation that serves, as often as its author saves.
+//! Builds a pack's folder and activates the result on the host.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::env::Env;
 use crate::guest::{PackBuild, Trial, build_pack};
 use crate::model::pack::Manifest;
 
-/// Lines of a compiler that are shown of a build that failed; the first ones say what to mend.
+/// Lines of a compiler that are shown after a failed build, from the first on.
 const LINES_SHOWN: usize = 200;
 
-/// What builds a pack, and hands it to the host.
+/// Builds packs and installs them on the host.
 #[derive(Clone)]
 pub(super) struct Builder {
     pub(super) client: Arc<Client>,
@@ -24,12 +24,12 @@ pub(super) struct Builder {
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) manifest: Arc<Manifest>,
-    /// What is to be said of it.
+    /// The line for the author.
     pub(super) text: String,
 }
 
 impl Builder {
-    /// Builds the pack in `folder`, and makes the host serve it. What went wrong is a text for its author.
+    /// Builds the pack in `folder`, installs and activates it. The error is a text for the author.
     pub(super) async fn build(&self, folder: PathBuf, output: PathBuf) -> Result<Serving, String> {
         let begin = self.env.clock.monotonic();
         let target_directory = self.target_directory.clone();
@@ -45,7 +45,7 @@ impl Builder {
             build_pack(wanted, &mut |line| lines.push(line.to_owned()))
                 .map_err(|error| failed(&lines, &error.to_string()))
         });
-        let built = building.await.map_err(|error| format!("the build ended without a word: {error}"))??;
+        let built = building.await.map_err(|error| format!("the build ended unexpectedly: {error}"))??;
         let file = std::fs::read(&output).map_err(|error| format!("{}: {error}", output.display()))?;
         let installed = self.client.post_file("/api/v1/packs?activate=true", file).await;
         let installed: wire::Installed =
@@ -56,7 +56,7 @@ impl Builder {
     }
 }
 
-/// What a compiler said, without its account of what it compiled, and what followed from it.
+/// The output of a compiler, without its progress, and the reason of the failure.
 fn failed(lines: &[String], reason: &str) -> String {
     let account = |line: &&String| !line.trim_start().starts_with("Compiling ");
     let mut shown: Vec<&str> = lines.iter().filter(account).map(String::as_str).collect();

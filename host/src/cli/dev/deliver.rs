@@ -1,4 +1,4 @@
-//! Sending a fixture to the host, and saying what came of it.
+//! Sends a fixture to the host, and describes its result.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,29 +19,29 @@ use crate::env::{self, Env};
 use crate::model::pack::Manifest;
 use crate::rig::http::{Answer, Connection};
 
-/// How long the outcome of one fixture is waited for.
+/// The longest wait for the result of a fixture.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at an event.
 const LOOK: Duration = Duration::from_millis(30);
-/// Of a body, what is shown in a line.
+/// Characters of a body that are shown in a line.
 const BODY_CHARS_SHOWN: usize = 400;
 
-/// Sends fixtures to one host.
+/// Sends fixtures to a host.
 #[derive(Clone)]
 pub(super) struct Deliverer {
     pub(super) intake: SocketAddr,
     pub(super) client: Arc<Client>,
     pub(super) secrets: PathBuf,
-    /// Where providers reach the host, for signatures that cover it.
+    /// Address at which providers reach the host, for signatures that cover it.
     pub(super) public_url: Option<String>,
     pub(super) namespace: String,
-    /// Who answers the packs' readers, if it is nobody of the configuration's.
+    /// The provider that answers the packs' readers, unless a configuration names another.
     pub(super) provider: Option<Arc<Provider>>,
     pub(super) env: Env,
 }
 
 impl Deliverer {
-    /// Sends a fixture of the pack in `folder`, waits until it is worked off, and returns what is to be said.
+    /// Sends a fixture of the pack in `folder`, waits for its result, and returns a text about it.
     pub(super) async fn send(
         &self,
         folder: &std::path::Path,
@@ -86,7 +86,7 @@ impl Deliverer {
         Connection::open(self.intake).await?.send(request).await
     }
 
-    /// The ids of the events that an answer names; of the newest event, if the route's answer names none.
+    /// Ids of the events in an answer; the newest event if the answer of the route names none.
     async fn events(&self, answer: &Answer) -> anyhow::Result<Vec<String>> {
         if let Ok(receipt) = answer.json()
             && let Some(events) = receipt["events"].as_array()
@@ -97,7 +97,7 @@ impl Deliverer {
         Ok(newest["items"][0]["id"].as_str().map(str::to_owned).into_iter().collect())
     }
 
-    /// Waits for the first end that an event's execution comes to, good or bad.
+    /// Waits for the first success or failure of an event.
     async fn outcome(&self, event: &str) -> anyhow::Result<String> {
         let end = self.env.clock.monotonic() + PATIENCE;
         loop {
@@ -113,7 +113,7 @@ impl Deliverer {
                 return Ok(text);
             }
             if self.env.clock.monotonic() > end {
-                bail!("{event} was not worked off within {} s", PATIENCE.as_secs());
+                bail!("{event} did not end within {} s", PATIENCE.as_secs());
             }
             env::sleep(LOOK).await;
         }
@@ -129,7 +129,7 @@ fn ended(item: &wire::WorkItem) -> String {
     let note = item.note.as_deref().unwrap_or("no note");
     match (&item.failure, item.ignored) {
         (Some(failure), _) => {
-            let next = if item.state == "dead" { "dead" } else { "failed, to be tried again" };
+            let next = if item.state == "dead" { "dead" } else { "failed, and is retried" };
             format!("{next}: {}: {}", failure.class, failure.message.replace('\n', "\n    "))
         }
         (None, true) => format!("ignored: {note}"),

@@ -1,8 +1,8 @@
-//! `forebay dev`: an author's loop. A host runs in this process; what is saved is built and served, and the last
-//! fixture sent again; what came of it is said.
+//! `forebay dev`: the loop of an author. A host runs in this process. A saved file is built and served, the last
+//! fixture is sent again, and its result is printed.
 //!
-//! [`author`] decides; this file carries out, and has the only loop. A build that fails is shown, and the generation
-//! that served goes on serving.
+//! [`author`] decides; this file carries out, and has the only loop. A failed build is printed, and the previous
+//! generation keeps serving.
 
 mod author;
 mod build;
@@ -59,13 +59,13 @@ Examples:
   forebay dev orders billing --send new-order
   forebay dev orders --config forebay.toml --secrets secrets";
 
-/// Between two looks at what was saved.
+/// Between two looks for saved files.
 const LOOK: Duration = Duration::from_millis(200);
-/// Lines that were typed in and not yet read.
+/// Typed lines that were not read yet.
 const LINES_MAX: usize = 16;
-/// Folders that are watched at once.
+/// Folders under watch.
 const PACKS_MAX: usize = 16;
-/// How long the host may take to stop: nothing of an author's is lost if it takes longer.
+/// Time for the host to stop: an author loses nothing if it takes longer.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// `forebay dev`.
@@ -98,31 +98,31 @@ pub(super) struct Arguments {
     target_directory: Option<PathBuf>,
 }
 
-/// A pack under the author's hands.
+/// A pack under development.
 struct Pack {
     folder: PathBuf,
     watch: Watch,
-    /// Of what serves, or of what is on disk as long as nothing does.
+    /// The manifest that serves; before the first build, the one on disk.
     manifest: Option<Arc<Manifest>>,
     serves: bool,
-    /// What went wrong at the last look.
+    /// The error of the last look.
     trouble: Option<String>,
 }
 
-/// How a build ended.
+/// The end of a build.
 struct Built {
     pack: PackIndex,
     outcome: Result<Serving, String>,
 }
 
-/// A host in this process, and all around it.
+/// A host in this process, with its surroundings.
 struct Workshop {
     packs: Vec<Pack>,
     destinations: BTreeSet<String>,
     readers: BTreeSet<ReaderName>,
     deliverer: Deliverer,
     builder: Builder,
-    /// One fixture at a time: what comes of it is said in one piece.
+    /// One fixture at a time, so that its output stays together.
     sending: Arc<Mutex<()>>,
     built: mpsc::Sender<Built>,
     folder: TempDir,
@@ -181,7 +181,7 @@ impl Workshop {
         let client = Arc::new(Client::at(&admin)?);
         let intake = running.intake_addr();
         say(&format!(
-            "a host runs: deliveries http://{intake}/in/{namespace}/ROUTE, questions http://{}",
+            "the host runs: deliveries to http://{intake}/in/{namespace}/ROUTE, admin listener http://{}",
             running.admin_addr()
         ));
         let deliverer =
@@ -204,7 +204,7 @@ impl Workshop {
         Ok((workshop, running))
     }
 
-    /// What is sent first.
+    /// The fixture that is sent first.
     fn first(&self, wanted: Option<&str>) -> Result<Option<FixtureName>, Failure> {
         let mut fixtures = self.fixtures();
         match wanted {
@@ -220,7 +220,7 @@ impl Workshop {
         }
     }
 
-    /// Every fixture that is there now.
+    /// All present fixtures.
     fn fixtures(&self) -> Vec<FixtureName> {
         let of = |(pack, one): (PackIndex, &Pack)| {
             let names = fixture::names(&one.folder.join(fixture::FOLDER)).unwrap_or_default();
@@ -229,7 +229,7 @@ impl Workshop {
         self.packs.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Until the author has enough.
+    /// Works until the author stops.
     async fn work(
         &mut self,
         first: Option<FixtureName>,
@@ -280,7 +280,7 @@ impl Workshop {
         let (builder, built) = (self.builder.clone(), self.built.clone());
         drop(env::spawn("dev build", async move {
             let outcome = builder.build(folder, output).await;
-            // Nobody waits for it any more: the author has stopped.
+            // A failed send means that the author has stopped.
             let _ = built.send(Built { pack: index, outcome }).await;
         }));
     }
@@ -298,13 +298,13 @@ impl Workshop {
         }));
     }
 
-    /// Takes note of how a build ended.
+    /// Notes the end of a build.
     fn take(&mut self, index: PackIndex, outcome: Result<Serving, String>) -> Happened<'static> {
         let Serving { manifest, text } = match outcome {
             Ok(serving) => serving,
             Err(text) => {
                 say(text.trim());
-                let serves = if self.packs[index].serves { ": what served before goes on" } else { "" };
+                let serves = if self.packs[index].serves { "; the previous version keeps serving" } else { "" };
                 say(&format!("{} was not built{serves}", self.packs[index].folder.display()));
                 return Happened::Failed(index);
             }
@@ -313,21 +313,21 @@ impl Workshop {
         if self.makes_secrets
             && let Err(error) = site::make_secrets(&manifest, &self.deliverer.secrets, &self.deliverer.env)
         {
-            say(&format!("its secrets cannot be made: {error}"));
+            say(&format!("the secrets of the pack cannot be created: {error}"));
         }
         for new in manifest.destinations.iter().filter(|name| !self.destinations.contains(name.as_str())) {
-            say(&format!("`{new}` is not a destination of this host: its messages wait. Restart forebay dev"));
+            say(&format!("`{new}` is not a destination of this host, and its messages wait: restart forebay dev"));
         }
         let own_provider = self.deliverer.provider.is_some();
         for (_, new) in site::readers(&manifest).filter(|reader| own_provider && !self.readers.contains(reader)) {
-            say(&format!("reader `{new}` calls its own host: start forebay dev again, and fixtures answer it"));
+            say(&format!("reader `{new}` calls its own host: restart forebay dev, and fixtures answer it"));
         }
         self.packs[index].manifest = Some(manifest);
         self.packs[index].serves = true;
         Happened::Serves(index)
     }
 
-    /// What was saved since the last look.
+    /// Looks for saved files.
     fn look(&mut self, author: &mut Author) -> Vec<Action> {
         let mut todo = Vec::new();
         for (index, pack) in self.packs.iter_mut().enumerate() {
@@ -351,12 +351,12 @@ impl Pack {
         let text = std::fs::read_to_string(folder.join("pack.toml")).map_err(|error| {
             Failure::Failed(format!("{}: {error}: `forebay pack new` makes a pack", folder.join("pack.toml").display()))
         })?;
-        // What is wrong with it, its build says.
+        // The build reports a wrong manifest.
         let manifest = parse_manifest(&text).ok().map(Arc::new);
         Ok(Self { folder, watch, manifest, serves: false, trouble: None })
     }
 
-    /// What was saved; trouble is said once.
+    /// The saved files; an error is printed once.
     fn look(&mut self) -> watch::Saved {
         match self.watch.look() {
             Ok(saved) => {
@@ -388,8 +388,7 @@ fn configuration(arguments: &Arguments, file: &Path) -> Result<Config, Failure> 
     Config::load(&sources).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// What is typed in, line by line; the channel ends with the input. The thread that reads is left behind at the end:
-/// nothing wakes it.
+/// Typed lines; the channel ends with the input. The reading thread outlives the command, because nothing wakes it.
 fn keyboard() -> io::Result<mpsc::Receiver<String>> {
     let (lines, typed) = mpsc::channel(LINES_MAX);
     let read = move || {
@@ -409,7 +408,7 @@ fn arrived(received: Received) -> Reply {
     Reply::OK
 }
 
-/// What cannot be printed any more is of no interest to anybody.
+/// Prints a text; a closed output is ignored.
 fn say(text: &str) {
     let _ = print(&format!("{}\n", printable_lines(text)));
 }

@@ -1,4 +1,4 @@
-//! The provider's end of the packs' readers: whoever reads is answered what stands in the fixture that was sent last.
+//! The provider behind the packs' readers: it gives the answers of the fixture that was sent last.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use crate::cli::fixture::RecordedAnswer;
 use crate::guest::ReadResponse;
 use crate::rig::receiver::{Received, Receiver, Reply};
 
-/// Answers still to be given, by pack and reader.
+/// Remaining answers by pack and reader.
 type Answers = BTreeMap<(String, String), VecDeque<ReadResponse>>;
 
-/// A server that answers what it was told to; it stops when this is dropped.
+/// A server with prepared answers; it stops when this is dropped.
 pub(super) struct Provider {
     receiver: Receiver,
     answers: Arc<Mutex<Answers>>,
 }
 
 impl Provider {
-    /// Starts one that has no answers.
+    /// Starts a provider without answers.
     pub(super) async fn start() -> anyhow::Result<Self> {
         let answers = Arc::new(Mutex::new(Answers::new()));
         let given = Arc::clone(&answers);
@@ -30,12 +30,12 @@ impl Provider {
         Ok(Self { receiver, answers })
     }
 
-    /// Where it listens. A reader's calls go below `/PACK/READER`.
+    /// Its address. Paths of a reader begin with `/PACK/READER`.
     pub(super) fn address(&self) -> SocketAddr {
         self.receiver.address
     }
 
-    /// From now on, this pack's readers are answered so, one answer a call.
+    /// Sets the answers for a pack's readers, one per call.
     pub(super) fn expect(&self, pack: &str, answers: BTreeMap<String, Vec<RecordedAnswer>>) -> anyhow::Result<()> {
         let mut told = Answers::new();
         for (reader, answers) in answers {
@@ -50,7 +50,7 @@ impl Provider {
     }
 }
 
-/// The next answer; the last one again and again, because what failed is tried again.
+/// The next answer. The last one repeats, because failed reads are retried.
 fn answer(answers: &Mutex<Answers>, asked: &Received) -> Reply {
     let mut parts = asked.path.trim_start_matches('/').splitn(3, '/');
     let mut part = || parts.next().unwrap_or_default().to_owned();
@@ -62,7 +62,7 @@ fn answer(answers: &Mutex<Answers>, asked: &Received) -> Reply {
         Some(ReadResponse { status, headers, body }) => Reply::Answer { status, headers, body },
         None => {
             say(&format!(
-                "  reader `{reader}` of {pack} asked /{path}, and the fixture has no answer for it: give it one in \"answers\""
+                "  reader `{reader}` of {pack} asked for /{path}, and the fixture has no answer: add one to \"answers\""
             ));
             Reply::Status(StatusCode::NOT_IMPLEMENTED)
         }

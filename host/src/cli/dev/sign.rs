@@ -1,5 +1,5 @@
-//! Making a fixture what a provider would send now: under a key of its own, so that it is no duplicate, and signed by
-//! the route's scheme.
+//! Turns a fixture into a fresh request of its provider: with a new delivery key, so that it is no duplicate, and
+//! signed by the scheme of the route.
 
 use std::path::Path;
 
@@ -24,23 +24,23 @@ use crate::model::verification::{
     TimestampUnit, Verification,
 };
 
-/// What Standard Webhooks secrets begin with; it is no part of the key.
+/// Prefix of Standard Webhooks secrets, not part of the key.
 const STANDARD_WEBHOOKS_PREFIX: &str = "whsec_";
 
-/// Gives the fixture a delivery key that none had before: its own one, and the time.
+/// Gives the fixture a new delivery key: its own one with the time.
 pub(super) fn renew(fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result<()> {
     match &fixture.route.delivery_key {
         // A body that is all of its key changes with the time that is signed, or not at all.
         None | Some(KeyRule::Body) => Ok(()),
         Some(KeyRule::Header(name)) => {
-            // Without its key it is refused, which may be what it is for.
+            // A fixture without its key is refused, which may be its purpose.
             if let Some(key) = fixture.headers.get_mut(name) {
                 *key = HeaderValue::try_from(renewed(key.to_str()?, now))?;
             }
             Ok(())
         }
         Some(rule @ (KeyRule::Pointer(_) | KeyRule::Pointers(_))) => {
-            // Of several values, one that is new makes a new key.
+            // One new value among several makes a new key.
             let pointers = match rule {
                 KeyRule::Pointers(pointers) => pointers.as_slice(),
                 KeyRule::Pointer(pointer) => std::slice::from_ref(pointer),
@@ -74,8 +74,8 @@ fn events<'b>(body: &'b mut Value, route: &Route) -> Vec<&'b mut Value> {
     }
 }
 
-/// Adds the headers by which the route knows its provider. `uri` is where the host is reached, with the path; `secrets`
-/// the folder of the secret whose first one is `secret`.
+/// Adds the headers of the route's verification. `uri` is the public address of the host with the path; `secrets` the
+/// folder of the secret whose first one is `secret`.
 pub(super) fn sign(
     fixture: &mut Fixture<'_>,
     uri: &str,
@@ -133,7 +133,7 @@ fn message(scheme: &SignatureScheme, fixture: &Fixture<'_>, uri: &str, time: &st
             SignedPart::Body => signed.extend_from_slice(&fixture.body),
             SignedPart::Form => signed.extend(intake::signed_form(&fixture.body)),
             SignedPart::Method => signed.extend_from_slice(b"POST"),
-            // A fixture's path has nothing that is escaped.
+            // The path of a fixture needs no escapes.
             SignedPart::Uri(_) => signed.extend_from_slice(uri.as_bytes()),
             SignedPart::Timestamp => signed.extend_from_slice(time.as_bytes()),
             SignedPart::Literal(text) => signed.extend_from_slice(text.as_bytes()),

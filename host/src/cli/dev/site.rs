@@ -1,5 +1,4 @@
-//! What a host needs so that an author can begin with nothing but a pack: a configuration, secrets, somewhere to send
-//! to.
+//! The surroundings of a host for an author who has only a pack: configuration, secrets and a receiver.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, OpenOptions};
@@ -16,10 +15,10 @@ use crate::model::pack::Manifest;
 use crate::model::verification::Verification;
 use crate::secrets::folder_of_pack;
 
-/// The tenant of an author who names none.
+/// The namespace without a configuration.
 pub(super) const NAMESPACE: &str = "default";
 
-/// A reader: its pack's name and its own.
+/// A reader: the name of its pack and its own.
 pub(super) type ReaderName = (String, String);
 
 /// The readers of a pack.
@@ -27,8 +26,7 @@ pub(super) fn readers(manifest: &Manifest) -> impl Iterator<Item = ReaderName> {
     manifest.readers.iter().map(|reader| (manifest.name.to_string(), reader.name.to_string()))
 }
 
-/// The configuration of a host on whose machine `receiver` takes what is sent to these destinations, and `provider`
-/// answers these readers.
+/// The configuration of a host whose destinations lead to `receiver` and whose readers lead to `provider`.
 pub(super) fn configuration(
     destinations: &BTreeSet<String>,
     receiver: SocketAddr,
@@ -51,7 +49,7 @@ pub(super) fn configuration(
     text
 }
 
-/// Makes a secret for each that the pack's routes and readers ask for and that is not there. Returns the files made.
+/// Creates the missing secrets of the pack's routes and readers. Returns the created files.
 pub(super) fn make_secrets(manifest: &Manifest, folder: &Path, env: &Env) -> io::Result<Vec<String>> {
     let of_pack = folder_of_pack(&manifest.name);
     let of_routes = manifest.routes.iter().flat_map(|route| {

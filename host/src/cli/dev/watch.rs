@@ -1,5 +1,5 @@
-//! What was saved in a pack's folder, found by looking again and again: it works on every file system, and an editor
-//! that writes a file in three steps has one change reported.
+//! Finds saved files in a pack's folder by polling: it works on every file system, and an editor that writes a file in
+//! three steps causes one change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,27 +9,27 @@ use std::time::SystemTime;
 
 use crate::cli::fixture::{EXPECTED_SUFFIX, FOLDER, REQUEST_SUFFIX};
 
-/// Files that are watched in one folder; a pack has a handful.
+/// The most files in a folder; a pack has a handful.
 const FILES_MAX: usize = 10_000;
-/// Folders that hold what is made, not what is written.
+/// Folders of generated files.
 const MADE_FOLDERS: [&str; 3] = ["target", "target-guests", "node_modules"];
-/// Files that a build writes itself.
+/// Files that a build writes.
 const MADE_FILES: [&str; 1] = ["Cargo.lock"];
 const PACK_SUFFIX: &str = ".fpk";
 
-/// What distinguishes a file from its later self.
+/// The mark of a file's version.
 type Stamp = (SystemTime, u64);
 
-/// The files of a folder at one look.
+/// The files of a folder at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Look(BTreeMap<PathBuf, Stamp>);
 
-/// What was saved.
+/// Saved files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// Whether any of it goes into the pack.
+    /// Whether a source file of the pack was saved.
     pub(super) source: bool,
-    /// The fixtures, by name.
+    /// Names of saved fixtures.
     pub(super) fixtures: Vec<String>,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches a folder: what is there now is known.
+    /// Starts to watch a folder; its present files count as known.
     pub(super) fn begin(folder: &Path) -> io::Result<Self> {
         let now = Look::at(folder)?;
         Ok(Self { folder: folder.to_owned(), reported: now.clone(), last: now })
     }
 
-    /// Looks again. What was saved is reported once nothing has changed between two looks.
+    /// Looks again. Changes are reported when two looks in a row are equal.
     pub(super) fn look(&mut self) -> io::Result<Saved> {
         let now = Look::at(&self.folder)?;
         let settled = now == self.last;
@@ -68,7 +68,7 @@ impl Look {
         let mut folders = vec![PathBuf::new()];
         while let Some(below) = folders.pop() {
             let entries = match fs::read_dir(folder.join(&below)) {
-                // It was removed since its parent was read.
+                // Removed after its parent was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && below != Path::new("") => continue,
                 entries => entries?,
             };
@@ -109,10 +109,10 @@ impl Look {
     }
 }
 
-/// Whether a file of this name is written by the author, and matters.
+/// Whether a file of this name is the author's.
 fn is_written(name: &str) -> bool {
     let made = MADE_FILES.contains(&name) || name.ends_with(PACK_SUFFIX) || name.ends_with(EXPECTED_SUFFIX);
-    // What editors keep beside the file that they edit.
+    // Temporary files of editors.
     let aside = name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp") || name.starts_with('#');
     !made && !aside
 }

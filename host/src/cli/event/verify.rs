@@ -1,4 +1,4 @@
-//! `forebay event verify`: what was done is done again, and the outputs are compared.
+//! `forebay event verify`: re-running finished work items and comparing the outputs.
 
 use std::fmt::Write;
 
@@ -13,14 +13,15 @@ use crate::model::ids::EventId;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
-The runs happen in the host, on the generation that ran them before. Nothing is stored, sent, read or logged.
+The host runs each work item on the generation that ran it before, with the recorded reads. Nothing is stored, sent, read or \
+logged.
 
 Examples:
   forebay event verify evt_019a…
   forebay event verify --last 1000 --pack hubspot
 
-Exit code 6: an output differs. Exit code 4: the given event has nothing to compare; it is not done, its output was not \
-hashed, or its reads were not recorded.";
+Exit code 6: an output differs. Exit code 4: the event has nothing to compare; it is not done, or its output or reads were \
+not recorded.";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["id", "last"]))]
@@ -56,7 +57,7 @@ pub(super) async fn verify(arguments: Arguments) -> Result<(), Failure> {
         print(&printable_lines(&shown(&verification)))?;
     }
     match (verification.differing, id.is_some(), verification.same) {
-        (1.., _, _) => Err(Failure::Changed(format!("{} runs came out differently", verification.differing))),
+        (1.., _, _) => Err(Failure::Differs(format!("{} runs have another output", verification.differing))),
         (0, true, 0) => Err(Failure::Conflict("there is nothing to compare".to_owned())),
         (0, _, _) => Ok(()),
     }
@@ -65,7 +66,8 @@ pub(super) async fn verify(arguments: Arguments) -> Result<(), Failure> {
 fn shown(verification: &wire::Verification) -> String {
     let mut text = String::new();
     for run in &verification.runs {
-        let _ = writeln!(text, "{:<7}  {}  {}  #{}", run.verdict, run.event_id, run.work_item_id, run.generation);
+        let _ =
+            writeln!(text, "{:<7}  {}  {}  generation {}", run.verdict, run.event_id, run.work_item_id, run.generation);
         if let Some(reason) = &run.reason {
             let _ = writeln!(text, "         {reason}");
         }
@@ -74,9 +76,9 @@ fn shown(verification: &wire::Verification) -> String {
         }
     }
     let wire::Verification { same, differing, unknown, .. } = verification;
-    let _ = writeln!(text, "{same} the same, {differing} otherwise, {unknown} with nothing to compare");
+    let _ = writeln!(text, "{same} the same, {differing} different, {unknown} not comparable");
     if verification.out_of_time {
-        text.push_str("time ran out before all events were compared: ask for fewer with --last\n");
+        text.push_str("time ran out before all events were compared: use a smaller --last\n");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `forebay pack build` and `check`: from an author's folder to a pack file, and what a pack can do.
+//! `forebay pack build` and `check`: from a folder to a pack file, and what a pack can do.
 
 use std::path::PathBuf;
 
@@ -11,22 +11,22 @@ use crate::guest::{PackBuild, PackReport, Trial, build_pack, check_pack_file};
 use crate::model::pack::Reader;
 
 pub(super) const BUILD_HELP: &str = "\
-A pack in Rust needs cargo; the wasm target is added if it is missing. A pack in JavaScript needs Node.js, npm and, the first \
-time, npm's registry. The output of the compilers is shown as it is.
+A pack in Rust needs cargo; the wasm target is added if it is missing. A pack in JavaScript needs Node.js, npm and, for the \
+first build, npm's registry. The output of the compilers is shown unchanged.
 
 Examples:
   forebay pack build
   forebay pack build packs/orders --output orders.fpk";
 
 pub(super) const CHECK_HELP: &str = "\
-Checks the file as a host does before it serves it: the manifest, the contract version of the component, its imports and \
-exports, and whether it compiles and starts within its limits. A pack can do only what it imports.
+Checks the file as a host does: the manifest, the contract version of the component, its imports and exports, and whether it \
+compiles and starts within its limits. A pack can do only what it imports.
 
 Examples:
   forebay pack check orders.fpk
   forebay pack check orders.fpk --json
 
-Exit code 1: no host of this version would serve it; the error says why.";
+Exit code 1: no host of this version would serve the file; the error names the reason.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct BuildArguments {
@@ -54,7 +54,7 @@ pub(in crate::cli) struct CheckArguments {
     json: bool,
 }
 
-/// What is printed of a pack.
+/// The description of a pack.
 #[derive(Serialize)]
 struct Report {
     name: String,
@@ -65,9 +65,9 @@ struct Report {
     sha256: String,
     routes: Vec<String>,
     destinations: Vec<String>,
-    /// What each reader may call, and the secrets that are sent there.
+    /// Hosts and secrets of each reader.
     readers: Vec<String>,
-    /// The version of the contract that it was built for.
+    /// The contract version that it was built for.
     contract: String,
     imports: Vec<String>,
     exports: Vec<String>,

@@ -1,11 +1,11 @@
-//! Two texts side by side, for people: what is the same is cut to a few lines, what differs has `-` and `+`.
+//! The difference of two texts for people: equal lines are cut to a few, other lines have `-` and `+`.
 
-/// Lines of what is the same that are shown around what differs.
+/// Equal lines around a difference.
 const CONTEXT: usize = 2;
 /// Lines of each side that are shown.
 const LINES_MAX: usize = 60;
 
-/// The lines in which `before` and `after` differ, with a little of what is around them. Empty if they are the same.
+/// The lines in which `before` and `after` differ, with a few equal lines around. Empty if the texts are equal.
 pub(super) fn diff(before: &str, after: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     if old == new {

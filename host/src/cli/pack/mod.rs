@@ -1,4 +1,4 @@
-//! `forebay pack`: from an author's folder to a pack file, and from a pack file to the generation that serves.
+//! `forebay pack`: from a folder to a pack file, and from a pack file to the active generation.
 
 mod build;
 mod diff;
@@ -18,14 +18,14 @@ use crate::guest::read_pack_file;
 use crate::model::names::PackName;
 
 pub(super) const HELP: &str = "\
-Examples, from nothing to a pack that serves:
-  forebay pack new orders                            a project, with a fixture
+Examples, in the order of a new pack:
+  forebay pack new orders                            create a project with fixtures
   forebay dev orders                                 write it: each save builds and tries it
-  forebay pack test orders                           compare it with its fixtures
-  forebay pack build orders --output orders.fpk      the file that hosts take
-  forebay pack install orders.fpk                    on a running host, as orders@1
-  forebay pack preview orders@1                      what it would have done with past events
-  forebay pack activate orders@1                     new events are admitted under it";
+  forebay pack test orders                           compare its results with the expected ones
+  forebay pack build orders --output orders.fpk      write the pack file
+  forebay pack install orders.fpk                    install it on a running host, as orders@1
+  forebay pack preview orders@1                      run it on past events, without effects
+  forebay pack activate orders@1                     admit new events under it";
 
 /// `forebay pack`.
 #[derive(Debug, Subcommand)]
@@ -36,7 +36,7 @@ pub(super) enum Verb {
     /// Build a folder with a pack.toml, and run its fixtures through the real engine
     #[command(after_help = test::HELP)]
     Test(test::Arguments),
-    /// Compile a folder with a pack.toml, check it as a host would, and write its pack file
+    /// Compile a folder with a pack.toml, check it as a host does, and write its pack file
     #[command(after_help = build::BUILD_HELP)]
     Build(build::BuildArguments),
     /// Show what a pack file declares and can do, or why no host would serve it
@@ -45,7 +45,7 @@ pub(super) enum Verb {
     /// Install a pack file on a running host, as a new generation of its pack
     #[command(after_help = rollout::INSTALL_HELP)]
     Install(rollout::InstallArguments),
-    /// List generations: the stage of each, and what still refers to it
+    /// List generations with their stages and unfinished work
     #[command(after_help = rollout::LIST_HELP)]
     List(rollout::ListArguments),
     /// Make a generation the active one: new events are admitted under it
@@ -54,13 +54,13 @@ pub(super) enum Verb {
     /// Go back to the generation that was active before
     #[command(after_help = rollout::ROLLBACK_HELP)]
     Rollback(rollout::RollbackArguments),
-    /// Close a pack's routes; what was admitted is worked off
+    /// Close a pack's routes; admitted events are finished
     #[command(after_help = rollout::DEACTIVATE_HELP)]
     Deactivate(rollout::DeactivateArguments),
     /// Move the waiting work of a generation to another one, or end it as dead
     #[command(after_help = rollout::DRAIN_HELP)]
     Drain(rollout::DrainArguments),
-    /// Run a pack over past events without effects, and show what comes out differently
+    /// Run a pack on past events without effects, and show the differences
     #[command(after_help = preview::HELP)]
     Preview(preview::Arguments),
 }
@@ -98,7 +98,7 @@ impl FromStr for GenerationName {
         let pack = pack.parse().map_err(|error| format!("{error}"))?;
         match number.parse() {
             Ok(number @ 1..) => Ok(Self { pack, number }),
-            Ok(0) | Err(_) => Err(format!("`{number}` is no generation's number: they are 1 and up")),
+            Ok(0) | Err(_) => Err(format!("`{number}` is not a generation's number: these begin at 1")),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! `forebay pack new`: a project that builds and passes its test at once.
+//! `forebay pack new`: creates a project that builds and passes its test.
 //!
-//! The connector is the example `hello` (or `js-hello`) under another name. The SDK and the contract are published
-//! nowhere, so they are written along, as this binary was built with them: a project fits the host that made it.
+//! The connector is the example `hello` (or `js-hello`) under another name. The SDK and the contract are not published,
+//! so the project gets the copies of this binary: it fits the host that created it.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ Examples:
   forebay pack new orders && forebay pack test orders
   forebay pack new orders --lang js";
 
-/// What the examples are called, wherever their name is to be replaced.
+/// The names of the examples, which are replaced.
 const RUST_EXAMPLE_NAME: &str = "hello";
 const JS_EXAMPLE_NAME: &str = "js-hello";
 
@@ -53,7 +53,7 @@ enum Language {
 }
 
 impl Language {
-    /// The file that an author changes first.
+    /// The file of the connector's code.
     fn source(self) -> &'static str {
         match self {
             Self::Rust => "src/lib.rs",
@@ -62,7 +62,7 @@ impl Language {
     }
 }
 
-/// What was made.
+/// The created project.
 #[derive(Serialize)]
 struct Report {
     name: String,
@@ -76,7 +76,7 @@ macro_rules! copied {
     };
 }
 
-/// A project in JavaScript; all of it is the author's but `forebay/connector.js`, which has no name in it.
+/// A project in JavaScript. All files are the author's except `forebay/connector.js`, which contains no name.
 const JS: [(&str, &str); 8] = copied! {
     "pack.toml" <- "guest-examples/js-hello/pack.toml"
     "README.md" <- "guest-examples/js-hello/README.md"
@@ -88,7 +88,7 @@ const JS: [(&str, &str); 8] = copied! {
     "fixtures/other.expected.json" <- "guest-examples/js-hello/fixtures/other.expected.json"
 };
 
-/// A project in Rust: files that are the author's, with the example's name in them.
+/// The author's files of a project in Rust; they contain the example's name.
 const OWN: [(&str, &str); 9] = copied! {
     "pack.toml" <- "guest-examples/hello/pack.toml"
     "README.md" <- "guest-examples/hello/README.md"
@@ -101,7 +101,7 @@ const OWN: [(&str, &str); 9] = copied! {
     "fixtures/other.expected.json" <- "guest-examples/hello/fixtures/other.expected.json"
 };
 
-/// The SDK and the contract, as they are here; and the versions that the examples are built with.
+/// The SDK, the contract, and the locked versions of the examples.
 const GIVEN: [(&str, &str); 11] = copied! {
     "Cargo.lock" <- "guest-examples/Cargo.lock"
     "forebay/wit/forebay-connector.wit" <- "wit/forebay-connector.wit"
@@ -118,7 +118,7 @@ const GIVEN: [(&str, &str); 11] = copied! {
 
 const SDK_MANIFEST: &str = include_str!("../../../../sdk/Cargo.toml");
 
-/// What is no part of a project's sources.
+/// Generated files of a project.
 const GITIGNORE: &str = "/target\n/target-guests\n*.fpk\n";
 
 pub(super) fn new(arguments: &Arguments) -> Result<(), Failure> {
@@ -130,7 +130,7 @@ pub(super) fn new(arguments: &Arguments) -> Result<(), Failure> {
     };
     write(&folder, &files).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Failure::Conflict(format!("{} exists already: name another folder with --folder", folder.display()))
+            Failure::Conflict(format!("{} exists: choose another folder with --folder", folder.display()))
         }
         _ => Failure::Failed(format!("{} cannot be written: {error}", folder.display())),
     })?;
@@ -141,7 +141,7 @@ pub(super) fn new(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(print(&format!("{text}\n"))?);
     }
     let (folder, source) = (folder.display(), lang.source());
-    Ok(print(&format!("made {folder}: its code is in {folder}/{source}\nnext: forebay pack test {folder}\n"))?)
+    Ok(print(&format!("created {folder}: its code is in {folder}/{source}\nnext: forebay pack test {folder}\n"))?)
 }
 
 /// Every file of a project in JavaScript, with its place in the folder.
@@ -153,7 +153,7 @@ fn js_project(name: &PackName) -> Vec<(&'static str, String)> {
 /// Every file of a project in Rust, with its place in the folder.
 fn rust_project(name: &PackName) -> Vec<(&'static str, String)> {
     let own = OWN.iter().map(|(place, text)| (*place, text.replace(RUST_EXAMPLE_NAME, name.as_str())));
-    // What a greeting says is not the pack's name.
+    // The greeting itself keeps its `hello`.
     let own = own.map(|(place, text)| (place, text.replace(&format!("{name}, "), "hello, ")));
     let given = GIVEN.iter().map(|(place, text)| (*place, (*text).to_owned()));
     let made = [
@@ -164,7 +164,7 @@ fn rust_project(name: &PackName) -> Vec<(&'static str, String)> {
     own.chain(given).chain(made).collect()
 }
 
-/// The crate's name begins with a word of ours: no pack's name can then be one that cargo reserves.
+/// The prefix of the crate's name keeps pack names from meeting names that cargo reserves.
 fn crate_manifest(name: &PackName) -> String {
     format!(
         r#"[package]
@@ -195,14 +195,14 @@ strip = "debuginfo"
     )
 }
 
-/// The SDK's manifest without what ties it to the workspace of the examples.
+/// The SDK's manifest without its ties to the workspace of the examples.
 fn sdk_manifest() -> String {
     let package = SDK_MANIFEST.split("[lints]").next().unwrap_or(SDK_MANIFEST);
     let kept = package.lines().filter(|line| !line.starts_with("workspace = ") && !line.starts_with('#'));
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Makes the folder, which must not be there: nobody's work is written over.
+/// Creates the folder, which must not exist: no work is overwritten.
 fn write(folder: &Path, files: &[(&'static str, String)]) -> io::Result<()> {
     fs::create_dir(folder)?;
     for (place, text) in files {

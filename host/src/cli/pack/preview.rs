@@ -1,4 +1,4 @@
-//! `forebay pack preview`: what a generation would do with the events of the past.
+//! `forebay pack preview`: running a pack on past events without effects, and comparing.
 
 use std::fmt::Write;
 
@@ -13,14 +13,14 @@ use crate::cli::exit::Failure;
 use crate::cli::output::{print, printable_lines};
 
 pub(super) const HELP: &str = "\
-Both sides run now, in the host, over the same stored events, with the recorded reads. Nothing is stored, sent, read or logged.
+The host runs both sides on the same stored events, with the recorded reads. Nothing is stored, sent, read or logged.
 
 Examples:
   forebay pack preview orders-1.3.0.fpk --last 1000
   forebay pack preview orders@4 --against recorded
   forebay pack preview orders@4 --fail-on-change && forebay pack activate orders@4
 
-Exit code 6, with --fail-on-change: an event came out differently, or the time did not suffice for all events.";
+Exit code 6, with --fail-on-change: the result of an event differs, or time ran out before all events were compared.";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Arguments {
@@ -30,10 +30,10 @@ pub(in crate::cli) struct Arguments {
     /// Number of events, newest first
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(PREVIEW_EVENTS_MAX)))]
     last: u32,
-    /// What to compare with: `active`, `recorded` (what admitted each event), or a generation's number
-    #[arg(long, value_name = "WHAT", default_value = "active")]
+    /// The baseline: `active`, `recorded` (the generation that admitted each event), or a generation's number
+    #[arg(long, value_name = "BASELINE", default_value = "active")]
     against: String,
-    /// Exit with 6 if anything comes out differently
+    /// Exit with 6 if the result of any event differs
     #[arg(long)]
     fail_on_change: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(super) async fn preview(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::Usage("--against is `active`, `recorded` or a generation's number".to_owned()));
     }
     let client = Client::new(&host)?;
-    // A file of that name is meant before a generation is.
+    // A file of that name comes before a generation.
     let answer = match what.parse::<GenerationName>() {
         Ok(GenerationName { pack, number }) if !std::path::Path::new(&what).exists() => {
             let wish = wire::PreviewWish { generation: number, last, against };
@@ -65,9 +65,9 @@ pub(super) async fn preview(arguments: Arguments) -> Result<(), Failure> {
         print(&printable_lines(&shown(&preview)))?;
     }
     match (fail_on_change, preview.changed, preview.out_of_time) {
-        (true, 1.., _) => Err(Failure::Changed(format!("{} events come out otherwise", preview.changed))),
+        (true, 1.., _) => Err(Failure::Differs(format!("the results of {} events differ", preview.changed))),
         (true, 0, true) => {
-            Err(Failure::Changed("time ran out before all events were compared: ask for fewer".to_owned()))
+            Err(Failure::Differs("time ran out before all events were compared: use a smaller --last".to_owned()))
         }
         (true, 0, false) | (false, _, _) => Ok(()),
     }
@@ -84,9 +84,9 @@ fn shown(preview: &wire::Preview) -> String {
     if hidden > 0 {
         let _ = writeln!(text, "… {hidden} more events differ\n");
     }
-    let _ = writeln!(text, "{} of {} events come out otherwise", preview.changed, preview.events);
+    let _ = writeln!(text, "the results of {} of {} events differ", preview.changed, preview.events);
     if preview.out_of_time {
-        text.push_str("time ran out before all events were compared: ask for fewer with --last\n");
+        text.push_str("time ran out before all events were compared: use a smaller --last\n");
     }
     let each = |total: u64| total / preview.events.max(1);
     let (before, after) = (&preview.before, &preview.after);
@@ -96,7 +96,7 @@ fn shown(preview: &wire::Preview) -> String {
     text
 }
 
-/// An outcome as text of many lines.
+/// An outcome as indented JSON.
 fn pretty(outcome: &wire::Outcome) -> String {
     serde_json::to_string_pretty(outcome).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Running a fixture: its events as one batch, with a provider whose answers stand in the fixture.
+//! Running a fixture: its events as one batch, with a provider that gives the answers of the fixture.
 //!
-//! The reads are merged, split and judged by the very code that serves.
+//! The reads are merged, split and judged by the code of the host.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::model::event::Event;
 use crate::model::failure::Failure;
 use crate::model::reading::Reading;
 
-/// A request that the pack wrote.
+/// A request of the pack to a reader.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct RecordedCall {
     reader: String,
@@ -31,7 +31,7 @@ pub(super) struct RecordedCall {
     body: serde_json::Value,
 }
 
-/// A provider that gives its recorded answers one after another, reader by reader, and notes what it was asked.
+/// A provider that gives its recorded answers in order, by reader, and records the calls.
 pub(super) struct RecordedProvider {
     answers: Mutex<BTreeMap<String, VecDeque<ReadResponse>>>,
     calls: Mutex<Vec<RecordedCall>>,
@@ -81,7 +81,7 @@ impl Caller for RecordedProvider {
     }
 }
 
-/// Runs events as one batch. Returns the requests that the pack wrote, and what became of each event.
+/// Runs events as one batch. Returns the requests of the pack, and the outcome of each event.
 pub(super) async fn rehearse(
     generation: &Arc<LoadedGeneration>,
     events: &[Event],

@@ -1,4 +1,4 @@
-//! Installing generations on a running host, and changing which one serves.
+//! Installing, listing, activating and draining generations on a running host.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use clap::{ArgGroup, Args};
 
 use super::{GenerationName, read_file};
 use crate::admin::wire;
-use crate::cli::client::{Answer, Client, HostArguments};
+use crate::cli::client::{Answer, Client, HostArguments, Query};
 use crate::cli::exit::Failure;
-use crate::cli::output::{Table, print};
+use crate::cli::output::{NONE, Table, generation};
 use crate::model::names::PackName;
 
 pub(super) const INSTALL_HELP: &str = "\
-The host checks and compiles the file before it stores it. It refuses a file that cannot serve, with the reason, and nothing \
-changes. A file that was installed before keeps its generation.
+The host checks and compiles the file before it stores it. If the file cannot serve, the host refuses it with the reason, and \
+nothing changes. A file that was installed before keeps its generation.
 
 Examples:
   forebay pack install orders-1.2.0.fpk
@@ -21,9 +21,9 @@ Examples:
 
 pub(super) const LIST_HELP: &str = "\
 Stages:
-  staged    installed, and never active yet
+  staged    installed, and not active so far
   active    new events are admitted under it
-  draining  no longer active; the unfinished work items shown still run on it
+  draining  no longer active; the unfinished work shown still runs on it
   retired   no longer active, and nothing refers to it; it can be activated again
 
 Examples:
@@ -31,8 +31,8 @@ Examples:
   forebay pack list orders --json";
 
 pub(super) const ACTIVATE_HELP: &str = "\
-The host loads the generation first. If it cannot serve, it is refused, and the active one goes on. Admitted events end on the \
-generation that admitted them. Other hosts over the same database follow within seconds.
+The host loads the generation first; if it cannot serve, nothing changes. Admitted events end on the generation that admitted \
+them. Other hosts on the same database follow within seconds.
 
 Example:
   forebay pack activate orders@3";
@@ -45,15 +45,15 @@ Examples:
   forebay pack rollback orders --to 3";
 
 pub(super) const DEACTIVATE_HELP: &str = "\
-Deliveries to its routes are answered 404 from then on, and most providers do not send them again. To change a pack, activate \
-another generation instead. `forebay pack activate` opens the routes again.
+Deliveries to its routes are then answered 404, and most providers do not send them again. To change a pack, activate another \
+generation instead. `forebay pack activate` opens the routes again.
 
 Example:
   forebay pack deactivate orders";
 
 pub(super) const DRAIN_HELP: &str = "\
-For work that a generation cannot finish: it keeps failing there, or the generation can no longer be loaded. Running work is \
-left alone. The generation that takes the work over must declare the same routes. Work that ended as dead can be replayed.
+For work that a generation cannot finish, because it keeps failing or the generation can no longer be loaded. Running work is \
+not touched. The generation that takes over must declare the same routes. Work that ended as dead can be replayed.
 
 Examples:
   forebay pack drain orders@2 --to 3
@@ -130,7 +130,7 @@ pub(super) async fn install(arguments: InstallArguments) -> Result<(), Failure> 
     let client = Client::new(&arguments.host)?;
     let file = read_file(&arguments.file)?;
     let answer = client.post_file(&format!("/api/v1/packs?activate={}", arguments.activate), file).await?;
-    show(&answer, arguments.host.json, |installed: wire::Installed| {
+    answer.show(&arguments.host, |installed: wire::Installed| {
         let wire::Installed { pack, generation, new, activation } = installed;
         let arrived = if new { "installed" } else { "was installed before" };
         let next = match activation {
@@ -142,23 +142,20 @@ pub(super) async fn install(arguments: InstallArguments) -> Result<(), Failure> 
 }
 
 pub(super) async fn list(arguments: ListArguments) -> Result<(), Failure> {
-    let path = match &arguments.pack {
-        Some(pack) => format!("/api/v1/packs?pack={pack}"),
-        None => "/api/v1/packs".to_owned(),
-    };
-    let answer = Client::new(&arguments.host)?.get(&path).await?;
-    show(&answer, arguments.host.json, |packs: wire::Packs| {
+    let query = Query::new("/api/v1/packs").and("pack", arguments.pack.as_ref());
+    let answer = Client::new(&arguments.host)?.get(query.as_str()).await?;
+    answer.show(&arguments.host, |packs: wire::Packs| {
         let mut table = Table::new(["GENERATION", "STAGE", "VERSION", "INSTALLED", "ACTIVATED", "UNFINISHED WORK"]);
         for item in packs.items {
             let unfinished: Vec<String> =
                 item.unfinished.iter().map(|(state, count)| format!("{count} {state}")).collect();
-            let unfinished = if unfinished.is_empty() { "-".to_owned() } else { unfinished.join(", ") };
+            let unfinished = if unfinished.is_empty() { NONE.to_owned() } else { unfinished.join(", ") };
             table.row([
-                &format!("{}@{}", item.pack, item.generation),
+                &generation(&item.pack, item.generation),
                 &item.stage,
                 item.version.as_deref().unwrap_or("?"),
                 &item.installed_at,
-                item.activated_at.as_deref().unwrap_or("-"),
+                item.activated_at.as_deref().unwrap_or(NONE),
                 &unfinished,
             ]);
         }
@@ -170,25 +167,25 @@ pub(super) async fn activate(arguments: ActivateArguments) -> Result<(), Failure
     let GenerationName { pack, number } = &arguments.generation;
     let wish = wire::Activate { generation: *number };
     let answer = Client::new(&arguments.host)?.post_json(&format!("/api/v1/packs/{pack}/activate"), &wish).await?;
-    show_switch(&answer, arguments.host.json)
+    show_switch(&answer, &arguments.host)
 }
 
 pub(super) async fn rollback(arguments: RollbackArguments) -> Result<(), Failure> {
     let (pack, wish) = (&arguments.pack, wire::Rollback { to: arguments.to });
     let answer = Client::new(&arguments.host)?.post_json(&format!("/api/v1/packs/{pack}/rollback"), &wish).await?;
-    show_switch(&answer, arguments.host.json)
+    show_switch(&answer, &arguments.host)
 }
 
 pub(super) async fn deactivate(arguments: DeactivateArguments) -> Result<(), Failure> {
     let path = format!("/api/v1/packs/{}/deactivate", arguments.pack);
-    show_switch(&Client::new(&arguments.host)?.post(&path).await?, arguments.host.json)
+    show_switch(&Client::new(&arguments.host)?.post(&path).await?, &arguments.host)
 }
 
 pub(super) async fn drain(arguments: DrainArguments) -> Result<(), Failure> {
     let GenerationName { pack, number } = &arguments.generation;
     let wish = wire::Drain { generation: *number, to: arguments.to, dead_letter: arguments.dead_letter };
     let answer = Client::new(&arguments.host)?.post_json(&format!("/api/v1/packs/{pack}/drain"), &wish).await?;
-    show(&answer, arguments.host.json, |outcome: wire::DrainOutcome| {
+    answer.show(&arguments.host, |outcome: wire::DrainOutcome| {
         let done = match arguments.to {
             Some(to) => format!("{} work items moved to {pack}@{to}", outcome.rows),
             None => format!("{} work items ended as dead", outcome.rows),
@@ -200,8 +197,8 @@ pub(super) async fn drain(arguments: DrainArguments) -> Result<(), Failure> {
     })
 }
 
-fn show_switch(answer: &Answer, json: bool) -> Result<(), Failure> {
-    show(answer, json, |activation: wire::Activation| format!("{}\n", switched(&activation)))
+fn show_switch(answer: &Answer, host: &HostArguments) -> Result<(), Failure> {
+    answer.show(host, |activation: wire::Activation| format!("{}\n", switched(&activation)))
 }
 
 fn switched(activation: &wire::Activation) -> String {
@@ -213,16 +210,4 @@ fn switched(activation: &wire::Activation) -> String {
         (None, Some(previous)) => format!("no generation of {pack} is active; {pack}@{previous} was"),
         (None, None) => format!("no generation of {pack} was active"),
     }
-}
-
-/// Prints an answer: as it came, or for people.
-fn show<T: serde::de::DeserializeOwned>(
-    answer: &Answer,
-    json: bool,
-    for_people: impl FnOnce(T) -> String,
-) -> Result<(), Failure> {
-    if json {
-        return Ok(print(&answer.text())?);
-    }
-    Ok(print(&for_people(answer.read()?))?)
 }

@@ -1,8 +1,7 @@
-//! `forebay pack test`: the fixtures of a pack, request in and output out, in the real engine under the manifest's
-//! limits.
+//! `forebay pack test`: the fixtures of a pack, run in the real engine under the limits of the manifest.
 //!
-//! A request becomes events by the rules that intake has (`intake::Sample`), and each event is run as a preview runs
-//! it: no effects, the first attempt, the same ids and times on every machine.
+//! A request becomes events by the rules of intake (`intake::Sample`). Each event is run as in a preview: no effects,
+//! the first attempt, the same ids and times on every machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,28 +25,28 @@ use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 
 pub(super) const HELP: &str = "\
-A fixture is a pair of files in the folder's fixtures/: NAME.request.json, what a provider sends:
+A fixture is a pair of files in the folder's fixtures/. NAME.request.json is the request of a provider:
 
   { \"route\": \"orders\", \"headers\": { \"x-kind\": \"new\" }, \"body\": { \"order\": 7 } }
 
-And NAME.expected.json, the result; --bless writes it. `body` is sent byte for byte as it is written there; `body_text` is for \
+NAME.expected.json is the expected result; --bless writes it. `body` is sent byte for byte as it is written; `body_text` is for \
 bodies that are not JSON. `route` may be left out if the pack has only one. Signatures are not required.
 
-\"answers\" holds the responses to readers, by reader and call:
+`answers` holds the responses to readers, by reader and call:
 
   \"answers\": { \"contacts\": [ { \"status\": 200, \"body\": { \"results\": [] } } ] }
 
-The requests that the pack wrote are part of the result.
+The requests that the pack writes are part of the result.
 
 Examples:
   forebay pack test orders
   forebay pack test orders --bless
 
-Exit code 6: a fixture came out differently, or has no expected result.";
+Exit code 6: the result of a fixture differs from the expected one, or has none.";
 
-/// Nobody else waits for the compilation.
+/// Generous: no other pack waits for this compilation.
 const COMPILATION_TIME_MAX: Duration = Duration::from_secs(600);
-/// When every fixture arrives: 2023-11-14T22:13:20Z.
+/// Time of arrival of every fixture: 2023-11-14T22:13:20Z.
 const RECEIVED_AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 #[derive(Debug, Args)]
@@ -69,7 +68,7 @@ pub(in crate::cli) struct Arguments {
     json: bool,
 }
 
-/// `NAME.expected.json`: a refusal, or what came of each event.
+/// `NAME.expected.json`: a refusal, or the result of each event.
 #[derive(Debug, Serialize)]
 struct Came {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +79,7 @@ struct Came {
     events: Vec<wire::Outcome>,
 }
 
-/// What became of the fixtures.
+/// The results of the fixtures.
 #[derive(Serialize)]
 struct Report {
     pack: String,
@@ -91,7 +90,7 @@ struct Report {
 #[derive(Serialize)]
 struct Tested {
     name: String,
-    /// `same`, `differs`, or `blessed`.
+    /// `same`, `differs` or `blessed`.
     verdict: &'static str,
     /// The lines that differ, expected ones with `-`; empty if none do.
     diff: String,
@@ -107,8 +106,8 @@ pub(super) async fn test(arguments: Arguments) -> Result<(), Failure> {
     }
     match report.fixtures.iter().filter(|fixture| fixture.verdict == "differs").count() {
         0 => Ok(()),
-        differing => Err(Failure::Changed(format!(
-            "{differing} of {} fixtures came out differently; --bless accepts them",
+        differing => Err(Failure::Differs(format!(
+            "the results of {differing} of {} fixtures differ; --bless accepts them",
             report.fixtures.len()
         ))),
     }
@@ -191,6 +190,6 @@ fn shown(report: &Report) -> String {
         text.push_str(diff);
     }
     let same = report.fixtures.iter().filter(|fixture| fixture.verdict == "same").count();
-    text.push_str(&format!("{same} of {} fixtures of {} are the same\n", report.fixtures.len(), report.pack));
+    text.push_str(&format!("{same} of {} fixtures of {} are as expected\n", report.fixtures.len(), report.pack));
     text
 }

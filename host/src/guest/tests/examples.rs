@@ -54,7 +54,7 @@ async fn an_event_of_no_interest_is_ignored_with_a_reason() {
     let generation = engine.load("github", |_| ()).await;
     let star = event("github", &[("x-github-event", "star")], "{}");
     let prepared = generation.prepare(&star, 1, deadline(AMPLE)).await.unwrap();
-    assert_eq!(prepared, Prepared::Ignore { reason: "`star` events are of no interest".to_owned() });
+    assert_eq!(prepared, Prepared::Ignore { reason: "`star` is not handled".to_owned() });
 }
 
 // GST-1, GST-6
