@@ -42,7 +42,7 @@ use crate::publish::Seat;
 /// What a turn hands to the publisher at the most. Turns are short so that outcomes and the feed are never far behind.
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
 /// One message, at least, of any size.
-const TURN_BYTES_MAX: u64 = MESSAGE_COST_MAX;
+pub(super) const TURN_BYTES_MAX: u64 = MESSAGE_COST_MAX;
 const TURN_VISITS_MAX: u32 = 4_096;
 /// How long a turn claims at the most: outcomes and the feed wait meanwhile.
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
@@ -329,9 +329,14 @@ impl Schedule {
         self.outlets.waits_for_others()
     }
 
-    /// The outlets that wait for bytes, in order.
-    pub(super) fn wait_for_bytes(&self) -> Vec<OutletNumber> {
-        self.outlets.for_bytes()
+    /// The first `outlets_max` outlets that wait for bytes, in order.
+    pub(super) fn wait_for_bytes(&self, outlets_max: usize) -> Vec<OutletNumber> {
+        self.outlets.for_bytes(outlets_max)
+    }
+
+    /// The first outlets that wait for bytes were looked at: the others come first the next time.
+    pub(super) fn looked_for_bytes(&mut self, looked: &[OutletNumber]) {
+        self.outlets.looked_for_bytes(looked);
     }
 
     /// An outlet waits for bytes no longer.

@@ -152,6 +152,24 @@ fn the_lease_comes_first_and_pays_for_it() {
 
 // WRK-1
 #[test]
+fn a_turn_that_does_more_than_it_may_is_told_and_owed_and_stops_nobody() {
+    let mut round = WorkRound::new(plan([share(1, 64); CLASSES]));
+    let (due, outcomes) = (WorkClass::DueScheduler, WorkClass::OutcomeAndControl);
+    let ready = |class: WorkClass| class == due || class == outcomes;
+    let mut done = [0_usize; CLASSES];
+    for turn in 0..1_000 {
+        let class = round.next(ready).unwrap();
+        let records = if class == due && turn % 10 == 0 { 640 } else { 64 };
+        assert_eq!(round.did(class, records), records <= 64);
+        done[class as usize] += records;
+    }
+    assert!(done[due as usize].abs_diff(done[outcomes as usize]) <= 640 + 64, "it has no more for it: {done:?}");
+    assert!(round.longest_wait(outcomes) > round.plan().bound(outcomes), "and the wait of the others is seen");
+    assert!(!round.did(due, usize::MAX), "however much that is");
+}
+
+// WRK-1
+#[test]
 fn classes_that_always_have_work_share_by_weight() {
     let weights = [2, 4, 2, 1, 2, 1, 1, 1];
     let plan = plan(weights.map(|weight| share(weight, 100)));

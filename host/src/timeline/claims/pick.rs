@@ -11,6 +11,9 @@ use crate::timeline::keys::LaneNumber;
 use crate::timeline::schedule::{self, Door, Schedule};
 use crate::timeline::values::Entry;
 
+/// Outlets that wait for bytes and are looked at in one turn.
+const FOR_BYTES_MAX: usize = schedule::TURN_MESSAGES_MAX as usize;
+
 /// What was claimed in a turn.
 #[derive(Debug)]
 pub(in crate::timeline) struct Turned {
@@ -57,14 +60,15 @@ impl Claims {
     ) -> Result<Turned, Broken> {
         let turn = schedule::TURN.begin();
         let mut picking = Picking { step, schedule, seat, now, turn, picked: Vec::new() };
-        self.pick_for_bytes(&mut picking)?;
-        let (mut is_cut_short, mut lacks_places) = (false, false);
+        let mut is_cut_short = self.pick_for_bytes(&mut picking, &is_over)?;
+        let (mut lacks_places, mut is_in_turn) = (false, false);
         while self.has_room(picking.picked.len()) {
-            if is_over() {
+            // However long the others took, the lane in turn has one visit.
+            if std::mem::replace(&mut is_in_turn, true) && is_over() {
                 picking.turn.end();
             }
             let Some(number) = picking.schedule.next(Door::Ring, &mut picking.turn) else {
-                is_cut_short = !picking.schedule.is_idle();
+                is_cut_short |= !picking.schedule.is_idle();
                 break;
             };
             match self.visit(&mut picking, Door::Ring, number)? {
@@ -81,46 +85,49 @@ impl Claims {
         }
         let has_moved = !picking.picked.is_empty();
         if lacks_places && is_stuck && !has_moved {
-            self.pick_quiet(&mut picking, is_over)?;
+            is_cut_short |= self.pick_quiet(&mut picking, is_over)?;
         }
         Ok(Turned { picked: picking.picked, is_cut_short, lacks_places, has_moved })
     }
 
-    /// Claims what has waited for bytes, as far as they are free now, in order.
-    fn pick_for_bytes(&self, picking: &mut Picking<'_, '_>) -> Result<(), Broken> {
-        for outlet in picking.schedule.wait_for_bytes() {
-            if !self.has_room(picking.picked.len()) {
+    /// Claims what has waited for bytes, as far as they are free now, in order. Says whether the turn ended meanwhile.
+    fn pick_for_bytes(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<bool, Broken> {
+        let waiting = picking.schedule.wait_for_bytes(FOR_BYTES_MAX);
+        let mut looked = 0;
+        while looked < waiting.len() && self.has_room(picking.picked.len()) && !is_over() {
+            self.pick_one(picking, Door::Side { outlet: waiting[looked], waited: true })?;
+            if picking.turn.is_over() {
                 break;
             }
-            self.pick_one(picking, Door::Side { outlet, waited: true })?;
+            looked += 1;
         }
-        Ok(())
+        picking.schedule.looked_for_bytes(&waiting[..looked]);
+        Ok(picking.turn.is_over())
     }
 
     /// There are no places in the turn of lanes: claims one message of each destination that has nothing in flight.
-    fn pick_quiet(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<(), Broken> {
+    /// Says whether there are more.
+    fn pick_quiet(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<bool, Broken> {
         let mut left = picking.schedule.quiet();
-        while self.has_room(picking.picked.len())
-            && !is_over()
-            && picking.seat.has_reserve()
-            && let Some(outlet) = picking.schedule.next_quiet(&mut left)
-        {
+        while self.has_room(picking.picked.len()) && picking.seat.has_reserve() {
+            if picking.turn.is_over() || is_over() {
+                return Ok(left > 0);
+            }
+            let Some(outlet) = picking.schedule.next_quiet(&mut left) else { break };
             self.pick_one(picking, Door::Side { outlet, waited: false })?;
         }
-        Ok(())
+        Ok(false)
     }
 
-    /// Claims one message of an outlet, beside the turns.
+    /// Claims one message of an outlet, out of its turn among outlets, and of what is left of the session's.
     fn pick_one(&self, picking: &mut Picking<'_, '_>, door: Door) -> Result<(), Broken> {
         let before = picking.picked.len();
-        let turn = std::mem::replace(&mut picking.turn, schedule::TURN.begin());
         while let Some(number) = picking.schedule.next(door, &mut picking.turn) {
             let visit = self.visit(picking, door, number)?;
             if visit != Visit::Over || picking.picked.len() > before || picking.schedule.is_held(number) {
                 break;
             }
         }
-        picking.turn = turn;
         if let Door::Side { outlet, waited: true } = door {
             // One that may not send now is in nobody's way meanwhile.
             let has_ended = !picking.schedule.may_send(outlet);

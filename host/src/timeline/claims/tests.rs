@@ -26,6 +26,7 @@ const CLAIMS_MAX: usize = 4;
 mod neighbours;
 mod shares;
 mod signals;
+mod turns;
 
 /// A shard's index and what works on it, with no store and no publisher.
 struct Bench {

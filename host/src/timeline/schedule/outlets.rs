@@ -231,8 +231,16 @@ impl Outlets {
         self.follow(number, turns);
     }
 
-    pub(super) fn for_bytes(&self) -> Vec<OutletNumber> {
-        self.for_bytes.clone()
+    pub(super) fn for_bytes(&self, outlets_max: usize) -> Vec<OutletNumber> {
+        self.for_bytes.iter().copied().take(outlets_max).collect()
+    }
+
+    /// Has those come first of whom these were not.
+    pub(super) fn looked_for_bytes(&mut self, looked: &[OutletNumber]) {
+        let still = looked.iter().filter(|number| self.outlets[number.0].waits_for_bytes).count();
+        if still < self.for_bytes.len() {
+            self.for_bytes.rotate_left(still);
+        }
     }
 
     pub(super) fn has_bytes(&mut self, number: OutletNumber, turns: &mut Turns) {
