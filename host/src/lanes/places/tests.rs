@@ -132,3 +132,62 @@ fn bytes_of_the_reserve_are_kept_for_one_that_waits_for_them() {
     assert_eq!(all.places.take(0, &"large", 10 * MIB, true, NOW, &mut all.called), Ok(()));
     assert_eq!(all.take(1, "other", MIB), Ok(()));
 }
+
+/// A destination, and a shard that waits for bytes to it, while others hold all that there are.
+fn waiting(first: bool) -> Taken {
+    let mut all = Taken::new(64, 64 << 20);
+    for (tarpit, bytes) in [("a", 30 * MIB), ("b", 25 * MIB)] {
+        assert_eq!(all.take(0, tarpit, bytes), Ok(()));
+    }
+    if !first {
+        assert_eq!(all.take(1, "sink", 100), Ok(()));
+    }
+    assert_eq!(all.take(1, "sink", 10 * MIB), Err(NoPlace::Bytes));
+    all
+}
+
+// LAN-2: a shard at its claim limit, short of something else, or ending asks for nothing any more.
+#[test]
+fn a_destination_does_not_wait_for_a_shard_that_does_not_come() {
+    for first in [false, true] {
+        let mut all = waiting(first);
+        assert_eq!(all.take(2, "sink", 100), Err(NoPlace::Destination), "it is another one's turn");
+        // Each time that it asks, it is waited for anew.
+        for _ in 0..5 {
+            all.now += WAITS_FOR * 3 / 4;
+            assert_eq!(all.places.take(1, &"sink", 10 * MIB, true, all.now, &mut all.called), Err(NoPlace::Bytes));
+            assert_eq!(all.take(2, "sink", 100), Err(NoPlace::Destination));
+        }
+        all.now += WAITS_FOR;
+        all.give_back("b", 25 * MIB);
+        assert_eq!(all.take(2, "sink", 100), Ok(()), "it has not come");
+        assert_eq!(all.take(2, "sink", 100), Ok(()));
+        // It comes back, and goes like any other.
+        assert_eq!(all.places.take(1, &"sink", 10 * MIB, true, all.now, &mut all.called), Ok(()));
+    }
+}
+
+// LAN-2
+#[test]
+fn bytes_are_not_kept_for_a_shard_that_does_not_come() {
+    let mut all = waiting(true);
+    assert_eq!(all.take(2, "other", 2 * MIB), Err(NoPlace::Bytes), "they are kept");
+    all.now += WAITS_FOR;
+    assert_eq!(all.places.take(2, &"other", 2 * MIB, true, all.now, &mut all.called), Ok(()));
+    // What is kept then is for whoever asks.
+    let refused = all.places.take(2, &"third", 8 * MIB, true, all.now, &mut all.called);
+    assert_eq!(refused, Err(NoPlace::Bytes));
+    assert_eq!(all.take(1, "fourth", 2 * MIB), Err(NoPlace::Bytes), "it is kept for the other one now");
+}
+
+// LAN-2
+#[test]
+fn one_that_leaves_is_waited_for_no_longer_and_takes_nobody_elses_turn_along() {
+    let mut all = waiting(true);
+    all.places.leave(1, &mut all.called);
+    assert_eq!(all.take(2, "sink", 100), Ok(()));
+    // A destination to which nothing is in flight, and for which another one waits.
+    let mut all = waiting(true);
+    all.places.leave(3, &mut all.called);
+    assert_eq!(all.take(2, "sink", 100), Err(NoPlace::Destination));
+}
