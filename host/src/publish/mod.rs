@@ -129,7 +129,8 @@ pub enum Settled {
     TooLate,
     /// Not admitted: the store could not do it now. It is as it was before the claim.
     NotAdmitted,
-    /// Not admitted: it was called back, or has waited too long. It is as it was before the claim.
+    /// Not admitted: it was called back, has waited too long, or its destination is not known here any more. It is as
+    /// it was before the claim, and says nothing about the store.
     Recalled,
     /// Admitted, and its outcome is durable.
     Outcome {
@@ -259,7 +260,7 @@ impl Publisher {
     /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not
     /// on its way by the end of `reliance` is not sent.
     ///
-    /// A message to a destination that is not known here settles as not admitted: it waits until it is.
+    /// A message to a destination that is not known here is recalled: it waits until it is.
     pub fn publish(
         &self,
         lease: ShardLease,
@@ -278,7 +279,7 @@ impl Publisher {
                     let unsettled = self.unsettled.token();
                     waiting.push(Claim::new((message, place), route, reliance, now, settled, unsettled));
                 }
-                None => claim::send(&settled, &message, Settled::NotAdmitted, Some(place)),
+                None => claim::send(&settled, &message, Settled::Recalled, Some(place)),
             }
         }
         self.engine.line.wait(lease, latest, waiting);
