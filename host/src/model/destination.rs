@@ -60,10 +60,14 @@ impl Destinations {
         self.callable.insert(destination.name.clone(), destination);
     }
 
-    /// Has one be called no more. What waits for it keeps its order.
+    /// Has one be called no more. What waits for it keeps its order; where there is none, it is as one that is not known.
     pub fn remove(&mut self, name: &DestinationName, ordering: Ordering) {
         self.callable.remove(name);
-        self.removed.insert(name.clone(), ordering);
+        if ordering == Ordering::None {
+            self.removed.remove(name);
+        } else {
+            self.removed.insert(name.clone(), ordering);
+        }
     }
 
     /// Which messages of a destination keep their order. Nobody said so of one that is not known: none.
