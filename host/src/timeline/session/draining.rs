@@ -1,27 +1,27 @@
-//! The end of a session: what is not being admitted yet is called back, what is in flight is waited for.
+//! The end of a session: claims that are not being admitted yet are recalled, and the others are waited for.
 
-use super::{DRAIN_MAX, End, SETTLEMENTS_MAX, Session};
+use super::{DRAIN_MAX, End, Session};
 use crate::env;
 use crate::timeline::database::Broken;
 
-impl Session {
-    /// Waits for what is in flight, so that the next owner has nothing to guess about.
+impl Session<'_> {
+    /// Waits for the settlements of claims, so that the next owner knows their outcomes.
     pub(super) async fn drain(mut self, mut end: End) -> End {
-        if let Some(lease) = self.lease {
-            // What is not being admitted yet is for the next owner.
-            self.parts.publisher.recall(lease, |_| true);
+        if let Some(lease) = self.tenure.lease() {
+            // Claims that are not being admitted yet are left to the next owner.
+            self.around.publisher.recall(lease, |_| true);
         }
         let is_over = env::sleep(DRAIN_MAX);
         tokio::pin!(is_over);
         let mut left = self.claims.with_publisher();
         while left > 0 {
             let received = tokio::select! {
-                received = self.settled.recv_many(&mut self.settlements, SETTLEMENTS_MAX) => received,
+                received = self.inbox.settlements_arrive() => received,
                 () = &mut is_over => break,
             };
             left = left.saturating_sub(received);
             if matches!(end, End::Broken(_)) {
-                self.settlements.clear();
+                self.inbox.drop_settlements();
             } else if let Err(End::Broken(broken)) = self.take_settlements() {
                 end = End::Broken(broken);
             } else {
@@ -40,7 +40,8 @@ impl Session {
         end
     }
 
-    /// Leaves the index as whole as it is: what is in flight yet stands in it, and the next owner asks about it.
+    /// Flushes the index, and marks it as whole if it is. Claims that are still in flight are in it; the next owner asks
+    /// the store about them.
     fn leave(&self) -> Result<(), Broken> {
         self.index.flush()?;
         if self.schedule.compared.is_complete() { self.index.leave_whole() } else { Ok(()) }

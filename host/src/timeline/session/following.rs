@@ -1,42 +1,75 @@
-//! Destinations that are set, changed and removed while the shard is owned.
+//! Gates and destinations that change while the shard is owned.
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::{End, Session};
 use crate::model::destination::Destinations;
+use crate::model::names::{DestinationName, Namespace};
+use crate::publish::ClaimedMessage;
+use crate::timeline::keys::LaneNumber;
+use crate::timeline::surroundings::Watched;
 
-/// Destinations, and the ones that come after them.
-pub(in crate::timeline) struct Followed {
-    /// What lanes have been told.
-    pub now: Arc<Destinations>,
-    /// What they are to be told.
-    pub changes: watch::Receiver<Arc<Destinations>>,
+/// Lanes of which the gates are taken together.
+pub(super) const GATES_MAX: usize = 1_024;
+
+/// The gates and destinations that lanes have been told, and what follows them.
+pub(in crate::timeline) struct Following {
+    /// The destinations that lanes have been told.
+    pub destinations: Arc<Destinations>,
+    /// The news for the shard.
+    pub watched: Watched,
+    /// Whether lanes have their gates: all were taken once.
+    pub knows_gates: bool,
+    /// The lane from which on gates are taken next, until all are.
+    gates_from: Option<LaneNumber>,
 }
 
-impl Followed {
-    /// As they stand now.
-    pub(in crate::timeline) fn begin(mut changes: watch::Receiver<Arc<Destinations>>) -> Self {
-        let now = Arc::clone(&changes.borrow_and_update());
-        Self { now, changes }
+impl Following {
+    /// Begins with the destinations as they are now, and no gates.
+    pub(in crate::timeline) fn begin(mut watched: Watched) -> Self {
+        let destinations = Arc::clone(&watched.destinations.borrow_and_update());
+        // Gates that were read before this session are news for it.
+        watched.gates.mark_changed();
+        Self { destinations, watched, knows_gates: false, gates_from: None }
     }
 
-    /// Whether there is something new.
+    /// Whether there are gates or destinations that lanes have not been told.
     pub(super) fn has_news(&self) -> bool {
-        self.changes.has_changed().unwrap_or(false)
+        self.gates_from.is_some() || self.watched.has_news()
     }
 }
 
-impl Session {
-    /// Has lanes go by what destinations are now. If that has messages that wait stand in other lines, the session
-    /// ends: with the next one, the index is built again. Says how many lanes it looked at.
+impl Session<'_> {
+    /// Takes gates that were set, for a part of the lanes. Returns how many lanes that are.
+    pub(super) fn take_gates(&mut self) -> Result<usize, End> {
+        let Following { watched, gates_from, .. } = &mut self.following;
+        if watched.gates.has_changed().unwrap_or(false)
+            && let Some(gates) = watched.gates.borrow_and_update().clone()
+        {
+            self.schedule.set_gates(gates);
+            *gates_from = Some(LaneNumber(0));
+        }
+        let Some(from) = *gates_from else { return Ok(0) };
+        let now = self.now();
+        let mut step = self.index.begin();
+        let (looked, next) = self.schedule.take_gates(&mut step, from, GATES_MAX);
+        self.schedule.refresh(&mut step, now);
+        step.commit()?;
+        self.following.gates_from = next;
+        self.following.knows_gates |= next.is_none();
+        self.recall_shut();
+        Ok(looked)
+    }
+
+    /// Tells lanes what destinations are now. Returns how many lanes that are. The session ends if messages that wait
+    /// would stand in other lines; with the next session, the index is built again.
     pub(super) fn take_destinations(&mut self) -> Result<usize, End> {
-        if !self.parts.destinations.has_news() {
+        let changes = &mut self.following.watched.destinations;
+        if !changes.has_changed().unwrap_or(false) {
             return Ok(0);
         }
-        let destinations = Arc::clone(&self.parts.destinations.changes.borrow_and_update());
-        let before = Arc::clone(&self.parts.destinations.now);
+        let destinations = Arc::clone(&changes.borrow_and_update());
+        let before = Arc::clone(&self.following.destinations);
         if self.schedule.is_reordered(self.index.lanes(), &before, &destinations) {
             return Err(End::Reordered);
         }
@@ -46,9 +79,22 @@ impl Session {
         self.schedule.set_destinations(&mut step, &before, &destinations, &lanes, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
-        // What is claimed for a destination that is gone, and not being admitted yet, goes back to its line.
+        // Claims for a destination that is gone go back to their line, unless they are being admitted.
         self.recall_shut();
-        self.parts.destinations.now = destinations;
+        self.following.destinations = destinations;
         Ok(lanes.len())
+    }
+
+    /// Recalls claims that are not being admitted yet, for outlets that were shut.
+    pub(super) fn recall_shut(&mut self) {
+        let shut = self.schedule.take_shut();
+        if let Some(lease) = self.tenure.lease()
+            && !shut.is_empty()
+        {
+            let is_of = |message: &ClaimedMessage, (namespace, destination): &(Namespace, DestinationName)| {
+                message.destination == *destination && message.namespace == *namespace
+            };
+            self.around.publisher.recall(lease, |message| shut.iter().any(|outlet| is_of(message, outlet)));
+        }
     }
 }
