@@ -93,7 +93,10 @@ pub fn describe() {
     describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
     describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
     describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
-    describe_counter!(OVERRUNS, "Turns of a shard's work classes that took longer than their class is given, by class");
+    describe_counter!(
+        OVERRUNS,
+        "Turns of a shard's work classes that took longer, or did more, than their class is given, by class"
+    );
     describe_gauge!(PRESSURE, "How hard a resource presses on what a shard sends: 0 not, 1 tight, 2 exhausted");
     describe_gauge!(LEVEL0_FILES, "Files of an index that wait to be sorted in, of the column family that has most");
     describe_gauge!(MEMTABLES, "Write buffers of an index that wait to be flushed, of the column family that has most");
@@ -184,7 +187,7 @@ impl Signals {
         self.expired.increment(messages);
     }
 
-    /// A turn took longer than its class is given.
+    /// A turn took longer, or did more, than its class is given.
     pub(super) fn overran(&self, class: WorkClass) {
         counter!(OVERRUNS, "shard" => self.shard.clone(), "class" => class.as_str()).increment(1);
     }

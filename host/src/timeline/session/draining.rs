@@ -11,6 +11,8 @@ impl Session<'_> {
             // Claims that are not being admitted yet are left to the next owner.
             self.around.publisher.recall(lease, |_| true);
         }
+        // No destination waits for a shard that claims nothing more.
+        self.seating.seat.leave();
         let is_over = env::sleep(DRAIN_MAX);
         tokio::pin!(is_over);
         let mut left = self.claims.with_publisher();

@@ -28,6 +28,8 @@ enum Fate {
     InFlight,
     /// The message still waits, and is tried again.
     Stays,
+    /// The outcome of the message is uncertain: in an ordered lane, it holds the messages behind it.
+    Uncertain(Box<MessageEntry>),
 }
 
 impl Session<'_> {
@@ -65,6 +67,10 @@ impl Session<'_> {
                 Fate::Gone => step.withdraw(entry)?,
                 Fate::InFlight => self.claims.take_over(&mut step, &mut self.schedule, entry)?,
                 Fate::Stays => {}
+                Fate::Uncertain(row) => {
+                    let lane = self.schedule.lane_of(&mut step, row, &self.following.destinations);
+                    self.claims.apply(&mut step, &mut self.schedule, row, lane)?;
+                }
             }
         }
         self.schedule.refresh(&mut step, now.earliest);
@@ -86,8 +92,8 @@ impl Session<'_> {
             Some(row) if !expired && (row.seq, row.generation) == (entry.seq, entry.generation) => match row.state {
                 MessageState::Scheduled | MessageState::RetryWait => Fate::Stays,
                 MessageState::Publishing => Fate::InFlight,
-                MessageState::Uncertain
-                | MessageState::Published
+                MessageState::Uncertain => Fate::Uncertain(Box::new(row.clone())),
+                MessageState::Published
                 | MessageState::HandedOff
                 | MessageState::Cancelled
                 | MessageState::Expired

@@ -124,9 +124,9 @@ impl Session<'_> {
             WorkClass::LeaseFence | WorkClass::OutcomeAndControl | WorkClass::SourceApply => self.look_again(),
             WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Gc | WorkClass::Query | WorkClass::Checkpoint => {}
         }
-        self.work.did(class, records);
+        let is_within = self.work.did(class, records);
         let took = self.monotonic().saturating_sub(began);
-        if took > self.around.work.share(class).turn_time {
+        if !is_within || took > self.around.work.share(class).turn_time {
             self.shard.signals.overran(class);
         }
         Ok(())
