@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::destination_lane::Ordering;
-use super::hash::fnv1a;
 use super::message::UncertainPolicy;
 use super::names::{DestinationName, SecretName};
 use super::retry::RetryPolicy;
@@ -74,16 +73,6 @@ impl Destinations {
     pub fn ordering_of(&self, name: &DestinationName) -> Ordering {
         let callable = self.callable.get(name).map(|destination| destination.ordering);
         callable.or_else(|| self.removed.get(name).copied()).unwrap_or(Ordering::None)
-    }
-
-    /// Stands for which messages keep their order: another number means that lanes are told apart in another way.
-    pub fn ordering_fingerprint(&self) -> u64 {
-        let callable = self.callable.values().map(|destination| (&destination.name, destination.ordering));
-        let removed = self.removed.iter().map(|(name, ordering)| (name, *ordering));
-        let all: BTreeMap<&DestinationName, Ordering> = callable.chain(removed).collect();
-        let ordered = all.into_iter().filter(|(_, ordering)| *ordering != Ordering::None);
-        let words = ordered.map(|(name, ordering)| format!("{name}={ordering:?};"));
-        fnv1a(words.flat_map(String::into_bytes))
     }
 }
 
@@ -214,16 +203,13 @@ mod tests {
     fn what_waits_for_a_removed_destination_keeps_its_order_and_what_was_never_known_has_none() {
         let name: DestinationName = "line".parse().unwrap();
         let mut destinations: Destinations = [destination("line", Ordering::Exact)].into_iter().collect();
-        let before = destinations.ordering_fingerprint();
         destinations.remove(&name, Ordering::Exact);
         assert_eq!((destinations.len(), terms_of(&destinations, &name)), (0, None));
         assert_eq!(destinations.ordering_of(&name), Ordering::Exact);
-        assert_eq!(destinations.ordering_fingerprint(), before, "lanes are told apart as before");
         destinations.insert(destination("line", Ordering::Hashed { domains: 4 }));
         assert_eq!(destinations.ordering_of(&name), Ordering::Hashed { domains: 4 });
-        assert_ne!(destinations.ordering_fingerprint(), before);
         assert_eq!(destinations.ordering_of(&"other".parse().unwrap()), Ordering::None);
-        let unordered: Destinations = [destination("plain", Ordering::None)].into_iter().collect();
-        assert_eq!(unordered.ordering_fingerprint(), Destinations::new().ordering_fingerprint());
+        destinations.remove(&name, Ordering::None);
+        assert_eq!(destinations, Destinations::new(), "what keeps no order is as what was never known");
     }
 }

@@ -32,6 +32,7 @@ mod tests;
 
 pub use adapter::check_secret;
 pub use adapter::{NativeAnswer, NativeCall};
+pub use claim::Latest;
 pub use entrance::{Entrance, Place, Seat};
 pub use metrics::describe;
 pub use reliance::Reliance;
@@ -46,7 +47,7 @@ use tokio_util::task::TaskTracker;
 
 use adapter::{Adapter, HttpDestination, NativeAdapter};
 use batch::Engine;
-use claim::{Claim, Latest};
+use claim::Claim;
 use entrance::{CLAIM_WAIT_MAX, Line};
 use http::{HttpAdapter, HttpLimits};
 use outcomes::Outcomes;
@@ -257,8 +258,8 @@ impl Publisher {
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
-    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not
-    /// on its way by the end of `reliance` is not sent.
+    /// room for all that its shard has claimed. `latest` is the trusted time that it was claimed by; what is not on its
+    /// way by the end of `reliance` is not sent.
     ///
     /// A message to a destination that is not known here is recalled: it waits until it is.
     pub fn publish(
@@ -266,11 +267,10 @@ impl Publisher {
         lease: ShardLease,
         reliance: Reliance,
         batch: Vec<(ClaimedMessage, Place)>,
-        latest: Timestamp,
+        latest: Latest,
         settled: mpsc::Sender<Settlement>,
     ) {
-        let clock = &*self.engine.env.clock;
-        let (latest, now) = (Latest::at(latest, clock), clock.monotonic());
+        let now = self.engine.env.clock.monotonic();
         let mut waiting = Vec::with_capacity(batch.len());
         for (message, place) in batch {
             match self.engine.routes.to(&message.destination) {

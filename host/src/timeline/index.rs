@@ -27,7 +27,7 @@ mod vacate;
 pub(super) use step::Step;
 pub(super) use vacate::LANES_KEPT;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +37,9 @@ use rocksdb::WriteBatch;
 use self::line::Line;
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use super::values::{Entry, ShardState, StoredLane, read_lane};
-use crate::model::destination_lane::LaneName;
+use super::values::{Entry, ShardState, StoredLane, read_lane, read_order};
+use crate::model::destination::Destinations;
+use crate::model::destination_lane::{LaneName, Ordering};
 use crate::model::ids::MessageId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -59,7 +60,7 @@ pub(super) enum Unusable {
     Torn,
     /// It was written by another version, or for another shard.
     OtherVersion,
-    /// It tells lanes apart in another way: what keeps its order was configured anew.
+    /// Messages that it knows would stand in other lanes: what keeps its order was configured anew.
     OtherOrdering,
     /// It is of this owner or a later one, which its shard has not had yet; or its shard has had other owners since,
     /// and one of them left a checkpoint in which there is more.
@@ -134,6 +135,8 @@ struct Lanes {
     numbers: HashMap<LaneName, LaneNumber>,
     /// READY: which lanes are to be looked at when.
     ready: BTreeSet<(Timestamp, LaneNumber)>,
+    /// How the lanes of each destination were told apart when a message came to stand in one of them last.
+    orders: BTreeMap<DestinationName, Ordering>,
     /// Numbers of keys that nobody needs, by what the next one must have in common with them.
     vacant: HashMap<(Namespace, DestinationName), Vec<LaneNumber>>,
 }
@@ -145,6 +148,7 @@ impl Lanes {
             lanes: Vec::new(),
             numbers: HashMap::new(),
             ready: BTreeSet::new(),
+            orders: BTreeMap::new(),
             vacant: HashMap::new(),
         }
     }
@@ -159,8 +163,6 @@ impl Lanes {
 pub(super) struct Owner {
     pub shard: ShardId,
     pub epoch: u64,
-    /// Stands for how lanes are told apart.
-    pub ordering: u64,
 }
 
 /// An open index.
@@ -190,7 +192,8 @@ impl Index {
     /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
     /// owner's until [`Index::own`] says otherwise.
     ///
-    /// `feed_end` is the last sequence number that the store has handed out for the shard.
+    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether its messages stand in
+    /// the lanes that they belong in is asked of it afterwards ([`Index::is_reordered`]).
     pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         let (database, state) = Self::find(path, memory, owner, feed_end)?;
         if state.epoch >= owner.epoch {
@@ -212,7 +215,36 @@ impl Index {
         self.is_whole
     }
 
-    /// A database that belongs to the shard, and tells lanes apart as its owner does.
+    /// Whether messages that it knows would stand in other lanes, were these the destinations: of one whose order is
+    /// another now, some wait or are in flight; or, where no order was kept, they were met at all, for some may have been
+    /// set aside, which no lane shows.
+    pub(super) fn is_reordered(&self, now: &Destinations) -> Result<bool, Unusable> {
+        let reordered: BTreeMap<_, _> = self.reordered(now).collect();
+        if reordered.is_empty() {
+            return Ok(false);
+        }
+        let mut busy = HashSet::new();
+        for (_, claim) in self.in_flight().map_err(unusable)? {
+            busy.extend(self.entry(claim.id).map_err(unusable)?.map(|entry| entry.lane));
+        }
+        let lanes = (0..).map(LaneNumber).zip(&self.lanes.lanes);
+        let mut of_them = lanes.filter_map(|(number, lane)| Some((number, lane, reordered.get(&lane.name.destination)?)));
+        Ok(of_them.any(|(number, lane, was)| {
+            let holds = lane.pending() > 0 || busy.contains(&number) || **was == Ordering::None;
+            holds && !lane.is_vacant
+        }))
+    }
+
+    /// The destinations whose order is another now than when a message came to stand in a lane of theirs last, and what
+    /// it was then.
+    pub(super) fn reordered<'a>(
+        &'a self,
+        now: &'a Destinations,
+    ) -> impl Iterator<Item = (&'a DestinationName, &'a Ordering)> {
+        self.lanes.orders.iter().filter(|(destination, was)| now.ordering_of(destination) != **was)
+    }
+
+    /// A database that belongs to the shard.
     fn find(
         path: &Path,
         memory: &Memory,
@@ -230,9 +262,6 @@ impl Index {
             Some(Some(state)) if state.shard != owner.shard => return Err(Unusable::OtherVersion),
             Some(Some(state)) => state,
         };
-        if state.ordering != owner.ordering {
-            return Err(Unusable::OtherOrdering);
-        }
         if state.applied > feed_end {
             return Err(Unusable::AheadOfStore);
         }
@@ -244,8 +273,8 @@ impl Index {
         Database::destroy(path)?;
         std::fs::create_dir_all(path)?;
         let database = Database::open(path, memory)?;
-        let Owner { shard, epoch, ordering } = owner;
-        let mut index = Self::load(Arc::new(database), ShardState { shard, epoch, applied: 0, ordering })?;
+        let Owner { shard, epoch } = owner;
+        let mut index = Self::load(Arc::new(database), ShardState { shard, epoch, applied: 0 })?;
         index.own(epoch)?;
         Ok(index)
     }
@@ -276,6 +305,14 @@ impl Index {
             }
             let line = index.first_of(number, pending)?;
             index.lanes.lanes.push(Lane { line, recorded: Some(pending), is_vacant, ..Lane::new(name) });
+            scan.advance();
+        }
+        drop(scan);
+        let mut scan = index.database.scan(Family::Meta, &keys::order_start(), keys::order_end());
+        while let Some((destination, ordering)) =
+            scan.peek(|key, value| Some((keys::read_order(key)?, read_order(value)?)))?
+        {
+            index.lanes.orders.insert(destination, ordering);
             scan.advance();
         }
         drop(scan);

@@ -14,6 +14,7 @@
 mod following;
 mod outlets;
 
+pub(super) use following::Changes;
 pub(super) use outlets::OutletNumber;
 
 use std::collections::BTreeMap;
@@ -83,6 +84,8 @@ pub(super) struct Schedule {
     /// The outlet of each lane.
     outlet_of: Vec<OutletNumber>,
     outlets: Outlets,
+    /// Whether each lane has messages that wait, or are under way.
+    holds: Vec<bool>,
     /// Since when each lane has been active and not been served.
     unserved_since: Vec<Option<Timestamp>>,
     /// Since when each has had failures and no success, as far as this owner knows.
@@ -107,6 +110,7 @@ impl Schedule {
             lanes: Vec::new(),
             outlet_of: Vec::new(),
             outlets: Outlets::new(claimed_max),
+            holds: Vec::new(),
             unserved_since: Vec::new(),
             failing_since: Vec::new(),
             compared: Compared::default(),
@@ -388,12 +392,13 @@ impl Schedule {
         row: &MessageEntry,
         destinations: &Destinations,
     ) -> Option<LaneNumber> {
-        let ordering = destinations.ordering_of(&row.destination);
+        let order = destinations.ordering_of(&row.destination);
         let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
-        let ordering = ordering.domain(row.ordering_key.as_deref());
+        let ordering = order.domain(row.ordering_key.as_deref());
         if !stands(row.state, ordering.is_ordered()) {
             return None;
         }
+        step.tell_apart(&row.destination, order);
         let is_busy = |number: LaneNumber| self.lanes.get(number.0 as usize).is_some_and(DestinationLane::is_busy);
         let number = step.lane_number(&LaneName { namespace, destination, ordering }, is_busy);
         self.adopt(number, &step.lane(number).name, destinations);
@@ -420,6 +425,8 @@ impl Schedule {
         let of_namespace = self.weights.get(&name.namespace).copied().unwrap_or(NAMESPACE_WEIGHT);
         let outlet = self.outlets.adopt(name, circuit_policy(terms.as_ref()), of_namespace);
         self.outlet_of.push(outlet);
+        self.outlets.add(outlet, number);
+        self.holds.push(false);
         self.unserved_since.push(None);
         self.failing_since.push(None);
         self.drr.set_group_weight(name.namespace.clone(), of_namespace);
@@ -430,6 +437,10 @@ impl Schedule {
     /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
     pub(super) fn refresh(&mut self, step: &mut Step<'_>, now: Timestamp) {
         for number in step.touched() {
+            let holds = step.lane(number).pending() > 0 || self.lanes[number.0 as usize].is_busy();
+            if std::mem::replace(&mut self.holds[number.0 as usize], holds) != holds {
+                self.outlets.holds(self.outlet_of(number), holds);
+            }
             let held = self.held_itself(number);
             let next = match held {
                 // Nothing but a change of the lane opens these.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::frame::{Fields, time_bytes};
 use super::keys::{self, ClaimKey, LaneNumber, Position};
-use crate::model::destination_lane::{LaneName, OrderingDomain};
+use crate::model::destination_lane::{LaneName, Ordering, OrderingDomain};
 use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace};
@@ -221,6 +221,31 @@ pub(super) fn read_lane(value: &[u8]) -> Option<StoredLane> {
     Some(StoredLane { name: LaneName { namespace, destination, ordering }, pending, is_vacant: kind == VACANT })
 }
 
+/// The value of an ORDER key: which messages of a destination keep their order.
+pub(super) fn write_order(ordering: Ordering) -> Vec<u8> {
+    let (kind, domains) = match ordering {
+        Ordering::None => (UNORDERED, 0),
+        Ordering::Exact => (KEY, 0),
+        Ordering::Hashed { domains } => (HASH, domains),
+    };
+    let mut value = vec![kind];
+    value.extend_from_slice(&domains.to_be_bytes());
+    value
+}
+
+/// Reads [`write_order`].
+pub(super) fn read_order(value: &[u8]) -> Option<Ordering> {
+    let mut fields = Fields::new(value);
+    let (kind, domains) = (fields.u8()?, u16::from_be_bytes(fields.bytes()?));
+    fields.end()?;
+    match kind {
+        UNORDERED => Some(Ordering::None),
+        KEY => Some(Ordering::Exact),
+        HASH => Some(Ordering::Hashed { domains }),
+        _ => None,
+    }
+}
+
 /// How far an index has come, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShardState {
@@ -229,8 +254,6 @@ pub(super) struct ShardState {
     pub epoch: u64,
     /// Everything up to this sequence number is in it.
     pub applied: u64,
-    /// Stands for how lanes were told apart: what keeps which order.
-    pub ordering: u64,
 }
 
 impl ShardState {
@@ -239,7 +262,6 @@ impl ShardState {
         value.extend_from_slice(&self.shard.0.to_be_bytes());
         value.extend_from_slice(&self.epoch.to_be_bytes());
         value.extend_from_slice(&self.applied.to_be_bytes());
-        value.extend_from_slice(&self.ordering.to_be_bytes());
         value
     }
 
@@ -250,8 +272,8 @@ impl ShardState {
             return None;
         }
         let shard = ShardId(u16::from_be_bytes(fields.bytes()?));
-        let (epoch, applied, ordering) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (epoch, applied) = (fields.u64()?, fields.u64()?);
         fields.end()?;
-        Some(Self { shard, epoch, applied, ordering })
+        Some(Self { shard, epoch, applied })
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn look_after<T, F>(
     name: &'static str,
     told: watch::Sender<T>,
     stop: CancellationToken,
-    task: impl Fn(watch::Sender<T>) -> F + Send + 'static,
+    task: impl Fn(watch::Sender<T>) -> F + Send + Sync + 'static,
 ) where
     T: Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,

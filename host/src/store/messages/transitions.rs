@@ -224,10 +224,8 @@ impl<'s> Book<'s> {
 
     pub(in crate::store) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| {
-            // What the runtime's clock says does not count where runtimes share a database.
-            ownership.admits(&lease, self.database_now.unwrap_or(now))
-        });
+        let owned =
+            self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.admits(&lease, self.database_now));
         let admit = |wanted: AdmissionRequest| {
             if !owned {
                 return Admission::Fenced;

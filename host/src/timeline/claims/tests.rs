@@ -23,6 +23,7 @@ const CLAIMS_MAX: usize = 4;
 /// How much later than now something expires.
 const LATE: Duration = Duration::from_secs(1);
 
+mod following;
 mod lanes;
 mod neighbours;
 mod shares;
@@ -93,7 +94,7 @@ impl Bench {
         let index = Index::create(
             &directory.path().join("shard"),
             &Memory::new(1 << 20),
-            Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
+            Owner { shard: ShardId(0), epoch: 1 },
         )
         .unwrap();
         let destinations = destinations.into_iter().collect();
@@ -138,7 +139,7 @@ impl Bench {
 
     fn pick_and_show(&mut self, at: Timestamp, show: impl Fn(&Picked)) -> Vec<ClaimedMessage> {
         let mut step = self.index.begin();
-        let now = Interval { earliest: at, latest: at };
+        let now = Interval { earliest: at, latest: at, at: Duration::ZERO };
         let turned = self.claims.pick(&mut step, &mut self.schedule, &self.seat, now, self.is_stuck, || false).unwrap();
         self.schedule.refresh(&mut step, at);
         step.commit().unwrap();
@@ -359,7 +360,7 @@ fn what_has_ended_in_a_lane_that_was_never_met_leaves_an_index_that_can_be_gone_
     assert_eq!(bench.index.lanes().len(), 1, "nobody stands in the first one's lane");
     let Bench { _directory: directory, index, .. } = bench;
     drop(index);
-    let owner = Owner { shard: ShardId(0), epoch: 2, ordering: 0 };
+    let owner = Owner { shard: ShardId(0), epoch: 2 };
     let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, 100).unwrap();
     assert_eq!(index.lanes().iter().map(|lane| lane.pending()).collect::<Vec<_>>(), [1]);
 }

@@ -4,12 +4,13 @@ use rocksdb::WriteBatch;
 
 use super::line::FIRST_MAX;
 use super::{Index, Lane, Lanes, OVERFLOW_DOMAINS};
-use crate::model::destination_lane::{LaneName, OrderingDomain};
+use crate::model::destination_lane::{LaneName, Ordering, OrderingDomain};
 use crate::model::ids::MessageId;
+use crate::model::names::DestinationName;
 use crate::model::time::Timestamp;
 use crate::timeline::database::{Broken, Database, Scan};
 use crate::timeline::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use crate::timeline::values::{Entry, Place, ShardState, write_lane, write_vacant_lane};
+use crate::timeline::values::{Entry, Place, ShardState, write_lane, write_order, write_vacant_lane};
 
 /// A batch that is being put together. What it holds is not seen by reads before it is committed, but for the lanes'
 /// lengths and beginnings, which are kept in memory. A step that is not committed leaves those wrong: the index must
@@ -185,12 +186,12 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// From here on lanes are told apart as this number stands for. No message that is in the index would stand in
-    /// another lane for it.
-    pub(in crate::timeline) fn reorder(&mut self, ordering: u64) {
-        if ordering != self.state.ordering {
-            self.state.ordering = ordering;
-            self.record_state();
+    /// A message comes to stand in a lane of a destination, whose lanes are told apart by this order. No message that is
+    /// in the index would stand in another lane for it.
+    pub(in crate::timeline) fn tell_apart(&mut self, destination: &DestinationName, ordering: Ordering) {
+        if self.lanes.orders.get(destination) != Some(&ordering) {
+            self.lanes.orders.insert(destination.clone(), ordering);
+            self.database.put(&mut self.batch, Family::Meta, &keys::order(destination), &write_order(ordering));
         }
     }
 

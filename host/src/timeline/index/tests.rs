@@ -18,7 +18,7 @@ fn memory() -> Memory {
 }
 
 fn owner(epoch: u64) -> Owner {
-    Owner { shard: SHARD, epoch, ordering: 0 }
+    Owner { shard: SHARD, epoch }
 }
 
 fn created(directory: &TempDir) -> Index {
@@ -287,8 +287,6 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     let path = directory.path().join("shard");
     let other_shard = Owner { shard: ShardId(4), ..owner(2) };
     assert_eq!(Index::open(&path, &memory(), other_shard, 7).err(), Some(Unusable::OtherVersion));
-    let other_ordering = Owner { ordering: 1, ..owner(2) };
-    assert_eq!(Index::open(&path, &memory(), other_ordering, 7).err(), Some(Unusable::OtherOrdering));
     assert_eq!(reopened(&directory, 2, 7).unwrap().applied(), 7);
     let mut index = reopened(&directory, 5, 7).expect("owners that never opened it are in nobody's way");
     assert!(!index.is_of_owner_before(5));

@@ -34,6 +34,9 @@ struct Shared {
     waits_for_bytes: bool,
     /// Whether it has work and is not parked.
     is_active: bool,
+    lanes: Vec<LaneNumber>,
+    /// How many of its lanes have messages that wait, or are under way.
+    holding: usize,
 }
 
 /// What all lanes to one destination share.
@@ -110,9 +113,41 @@ impl Outlets {
                 open_since: Timestamp::from_millis(i64::MIN),
                 waits_for_bytes: false,
                 is_active: false,
+                lanes: Vec::new(),
+                holding: 0,
             });
         }
         number
+    }
+
+    /// A lane is its.
+    pub(super) fn add(&mut self, number: OutletNumber, lane: LaneNumber) {
+        self.outlets[number.0].lanes.push(lane);
+    }
+
+    pub(super) fn lanes(&self, number: OutletNumber) -> &[LaneNumber] {
+        &self.outlets[number.0].lanes
+    }
+
+    pub(super) fn namespace(&self, number: OutletNumber) -> &Namespace {
+        &self.outlets[number.0].namespace
+    }
+
+    /// One of its lanes has messages that wait, or are under way; or has none any more.
+    pub(super) fn holds(&mut self, number: OutletNumber, holds: bool) {
+        let holding = &mut self.outlets[number.0].holding;
+        *holding = if holds { *holding + 1 } else { *holding - 1 };
+    }
+
+    /// Whether a lane of a destination has messages that wait, or are under way; `None` if it has no lane.
+    pub(super) fn destination_holds(&self, destination: &DestinationName) -> Option<bool> {
+        let there = &self.there[*self.there_numbers.get(destination)?];
+        Some(there.outlets.iter().any(|number| self.outlets[number.0].holding > 0))
+    }
+
+    /// The destinations of all lanes, and the outlets to each.
+    pub(super) fn by_destination(&self) -> impl Iterator<Item = (&DestinationName, &[OutletNumber])> {
+        self.there.iter().map(|there| (&there.name, &there.outlets[..]))
     }
 
     pub(super) fn outlet(&self, number: OutletNumber) -> &Outlet {

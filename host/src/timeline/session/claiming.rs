@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{End, Session};
 use crate::lanes::{Amount, WorkClass};
+use crate::publish::Latest;
 use crate::store::ShardLease;
 use crate::timeline::claims::Turned;
 use crate::timeline::clock::Interval;
@@ -50,7 +51,8 @@ impl Session<'_> {
             picked.iter().for_each(|picked| signals.claimed(picked, now.earliest));
             let batch = self.claims.take_up(picked);
             let reliance = self.tenure.reliance(lease, &around.env.clock);
-            around.publisher.publish(lease, reliance, batch, now.latest, self.inbox.settle().clone());
+            let latest = Latest::at(now.latest, now.at);
+            around.publisher.publish(lease, reliance, batch, latest, self.inbox.settle().clone());
         }
         Ok(claimed)
     }

@@ -7,15 +7,18 @@ use crate::model::destination::Destinations;
 use crate::model::names::{DestinationName, Namespace};
 use crate::publish::ClaimedMessage;
 use crate::timeline::keys::LaneNumber;
+use crate::timeline::schedule::Changes;
 use crate::timeline::surroundings::Watched;
 
-/// Lanes of which the gates are taken together.
+/// Lanes that are told their gates, or what their destinations are, together.
 pub(super) const GATES_MAX: usize = 1_024;
 
 /// The gates and destinations that lanes have been told, and what follows them.
 pub(in crate::timeline) struct Following {
-    /// The destinations that lanes have been told.
+    /// The destinations that lanes have been told, or are being told.
     pub destinations: Arc<Destinations>,
+    /// Lanes that are being told.
+    changes: Changes,
     /// The news for the shard.
     pub watched: Watched,
     /// Whether lanes have their gates: all were taken once.
@@ -30,12 +33,12 @@ impl Following {
         let destinations = Arc::clone(&watched.destinations.borrow_and_update());
         // Gates that were read before this session are news for it.
         watched.gates.mark_changed();
-        Self { destinations, watched, knows_gates: false, gates_from: None }
+        Self { destinations, changes: Changes::default(), watched, knows_gates: false, gates_from: None }
     }
 
     /// Whether there are gates or destinations that lanes have not been told.
     pub(super) fn has_news(&self) -> bool {
-        self.gates_from.is_some() || self.watched.has_news()
+        self.gates_from.is_some() || !self.changes.is_empty() || self.watched.has_news()
     }
 }
 
@@ -61,28 +64,30 @@ impl Session<'_> {
         Ok(looked)
     }
 
-    /// Tells lanes what destinations are now. Returns how many lanes that are. The session ends if messages that wait
-    /// would stand in other lines; with the next session, the index is built again.
+    /// Tells a part of the lanes what their destinations are now. Returns how many outlets and lanes that are. The session
+    /// ends if messages that wait would stand in other lines; with the next session, the index is built again.
     pub(super) fn take_destinations(&mut self) -> Result<usize, End> {
-        let changes = &mut self.following.watched.destinations;
-        if !changes.has_changed().unwrap_or(false) {
+        let Following { watched, destinations, changes, .. } = &mut self.following;
+        if watched.destinations.has_changed().unwrap_or(false) {
+            let now = Arc::clone(&watched.destinations.borrow_and_update());
+            if self.schedule.is_reordered(&self.index, &now) {
+                return Err(End::Reordered);
+            }
+            self.schedule.note_changes(changes, destinations, &now);
+            *destinations = now;
+        }
+        if self.following.changes.is_empty() {
             return Ok(0);
         }
-        let destinations = Arc::clone(&changes.borrow_and_update());
-        let before = Arc::clone(&self.following.destinations);
-        if self.schedule.is_reordered(self.index.lanes(), &before, &destinations) {
-            return Err(End::Reordered);
-        }
-        let (now, lanes) = (self.now(), self.index.lane_numbers());
+        let now = self.now();
+        let Following { destinations, changes, .. } = &mut self.following;
         let mut step = self.index.begin();
-        step.reorder(destinations.ordering_fingerprint());
-        self.schedule.set_destinations(&mut step, &before, &destinations, &lanes, now);
+        let told = self.schedule.tell_changes(&mut step, changes, destinations, GATES_MAX, now);
         self.schedule.refresh(&mut step, now);
         step.commit()?;
         // Claims for a destination that is gone go back to their line, unless they are being admitted.
         self.recall_shut();
-        self.following.destinations = destinations;
-        Ok(lanes.len())
+        Ok(told)
     }
 
     /// Recalls claims that are not being admitted yet, for outlets that were shut.

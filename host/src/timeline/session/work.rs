@@ -137,7 +137,7 @@ impl Session<'_> {
         let mut records = self.take_settlements()?;
         let gates = self.take_gates()?;
         // Gates and destinations are both about lanes: a turn does one of them.
-        records += if gates > 0 { gates } else { self.take_destinations()?.min(GATES_MAX) };
+        records += if gates > 0 { gates } else { self.take_destinations()? };
         let monotonic = self.monotonic();
         if self.is_resolve_due(monotonic)
             && let Ok(time) = self.clock.read(&*self.around.env.clock)

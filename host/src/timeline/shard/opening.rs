@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Shard;
+use crate::model::destination::Destinations;
 use crate::store::ShardLease;
 use crate::timeline::checkpoint::Refused;
 use crate::timeline::database::{Broken, Database};
@@ -36,10 +37,10 @@ impl Shard {
         let feed_end = store.feed_end(self.id).await.map_err(End::Store)?;
         // The same destinations tell lanes apart, open them, and serve them.
         let following = Following::begin(self.watched.clone());
-        let ordering = following.destinations.ordering_fingerprint();
-        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
+        let destinations = &following.destinations;
+        let owner = Owner { shard: self.id, epoch: lease.epoch };
         let restored = tokio::select! {
-            restored = self.open(lease, owner, feed_end) => restored?,
+            restored = self.open(lease, owner, destinations, feed_end) => restored?,
             () = stop.cancelled() => return Err(End::Stopped),
         };
         let from = restored.from;
@@ -67,8 +68,14 @@ impl Shard {
         Ok((session, source, pages))
     }
 
-    async fn open(&self, lease: ShardLease, owner: Owner, feed_end: u64) -> Result<Restored, End> {
-        let found = || Index::open(&self.path, &self.around.memory, owner, feed_end);
+    async fn open(
+        &self,
+        lease: ShardLease,
+        owner: Owner,
+        destinations: &Destinations,
+        feed_end: u64,
+    ) -> Result<Restored, End> {
+        let found = || self.open_in_order(owner, destinations, feed_end);
         // The last change in an index that is passed over for a checkpoint.
         let mut kept = None;
         let reason = match found() {
@@ -89,7 +96,7 @@ impl Shard {
             self.signals.rebuilt(reason);
             let reason = reason.as_str();
             tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index must be restored");
-            if let Some(index) = self.open_checkpoint(owner, feed_end).await? {
+            if let Some(index) = self.open_checkpoint(owner, destinations, feed_end).await? {
                 self.signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });
             }
@@ -106,6 +113,12 @@ impl Shard {
         Ok(Restored { index, from: RestoredFrom::Store })
     }
 
+    /// Opens the index in which messages stand in the lanes that they belong in.
+    fn open_in_order(&self, owner: Owner, destinations: &Destinations, feed_end: u64) -> Result<Index, Unusable> {
+        let index = Index::open(&self.path, &self.around.memory, owner, feed_end)?;
+        if index.is_reordered(destinations)? { Err(Unusable::OtherOrdering) } else { Ok(index) }
+    }
+
     /// Whether no checkpoint has more than an index that was found. Only other owners' checkpoints could.
     async fn is_newest(&self, index: &Index, owner: Owner) -> Result<bool, End> {
         if index.is_of_owner_before(owner.epoch) {
@@ -116,11 +129,16 @@ impl Shard {
     }
 
     /// Opens the newest checkpoint that can be used.
-    async fn open_checkpoint(&self, owner: Owner, feed_end: u64) -> Result<Option<Index>, End> {
+    async fn open_checkpoint(
+        &self,
+        owner: Owner,
+        destinations: &Destinations,
+        feed_end: u64,
+    ) -> Result<Option<Index>, End> {
         let rows = self.around.checkpoints.of(self.id).await.map_err(End::Store)?;
         for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
-            let refused = match self.around.checkpoints.fetch(row, owner.ordering, &self.path).await {
-                Ok(()) => match Index::open(&self.path, &self.around.memory, owner, feed_end) {
+            let refused = match self.around.checkpoints.fetch(row, &self.path).await {
+                Ok(()) => match self.open_in_order(owner, destinations, feed_end) {
                     Ok(index) if index.applied() >= row.applied => {
                         let applied = index.applied();
                         tracing::info!(shard = self.id.0, applied, bytes = row.bytes, "a checkpoint was restored");

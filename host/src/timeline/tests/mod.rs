@@ -8,6 +8,7 @@ mod checkpoints;
 mod crash;
 mod destinations;
 mod due;
+mod expiry;
 mod gates;
 mod lanes;
 mod ownership;

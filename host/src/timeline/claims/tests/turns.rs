@@ -63,7 +63,7 @@ fn what_waited_for_bytes_leaves_the_ring_its_visit_however_long_it_takes() {
     bench.apply(&[to("ring", 3, SMALL)]);
     bench.schedule.discover(&bench.index, NOW, &Signals::new(ShardId(0)));
     let mut step = bench.index.begin();
-    let now = Interval { earliest: NOW, latest: NOW };
+    let now = Interval { earliest: NOW, latest: NOW, at: Duration::ZERO };
     let turned = bench.claims.pick(&mut step, &mut bench.schedule, &bench.seat, now, false, || true).unwrap();
     assert_eq!(turned.picked.len(), 1, "its time was over before it began");
     drop(step);
