@@ -118,8 +118,8 @@ pub struct WorkShare {
     pub weight: u32,
     /// What may wait.
     pub queue: Amount,
-    /// Records that one turn does at the most.
-    pub turn_max: usize,
+    /// What one turn does at the most, with the bytes that it hands on or takes in.
+    pub turn: Amount,
     /// How long one turn takes: claiming ends with it, the store is waited for no longer, and a turn of the index
     /// alone, which its records bound, is counted if it took longer.
     pub turn_time: Duration,
@@ -205,7 +205,7 @@ impl WorkPlan {
         let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other));
         match class {
             // It comes after the turn that is under way.
-            WorkClass::LeaseFence => others.map(|share| share.turn_max as u64).max().unwrap_or(0),
+            WorkClass::LeaseFence => others.map(|share| share.turn.records as u64).max().unwrap_or(0),
             WorkClass::OutcomeAndControl
             | WorkClass::SourceApply
             | WorkClass::Expiry
@@ -213,7 +213,7 @@ impl WorkPlan {
             | WorkClass::Gc
             | WorkClass::Query
             | WorkClass::Checkpoint => {
-                others.map(|share| share.grant().unsigned_abs() + share.turn_max as u64 - 1).sum()
+                others.map(|share| share.grant().unsigned_abs() + share.turn.records as u64 - 1).sum()
             }
         }
     }
@@ -229,7 +229,7 @@ impl WorkShare {
         let lacks = [
             ("weight", self.weight == 0),
             ("queue", self.queue.records == 0 || self.queue.bytes == 0),
-            ("turn", self.turn_max == 0 || self.turn_time.is_zero()),
+            ("turn", self.turn.records == 0 || self.turn.bytes == 0 || self.turn_time.is_zero()),
             ("reserve", kept && (self.reserve.records == 0 || self.reserve.bytes == 0)),
         ];
         let class = class.as_str();
@@ -297,11 +297,11 @@ impl WorkRound {
         }
     }
 
-    /// A turn of a class did so many records; one that found nothing to do costs one. Says whether it kept within what
-    /// a turn may do. An excess is owed like the rest: the class waits for its next turn until the others have had as
+    /// A turn of a class did so much; one that found nothing to do costs a record. Says whether it kept within what a
+    /// turn may do. An excess is owed like the rest: the class waits for its next turn until the others have had as
     /// much, and their longest waits show it.
-    pub fn did(&mut self, class: WorkClass, records: usize) -> bool {
-        let turn_max = self.plan.share(class).turn_max;
+    pub fn did(&mut self, class: WorkClass, Amount { records, bytes }: Amount) -> bool {
+        let turn = self.plan.share(class).turn;
         let spent = i64::try_from(records.max(1)).unwrap_or(i64::MAX);
         self.credit[class as usize] = self.credit[class as usize].saturating_sub(spent);
         for other in WorkClass::ALL {
@@ -313,7 +313,7 @@ impl WorkRound {
                 self.longest[other as usize] = self.longest[other as usize].max(*waited);
             }
         }
-        records <= turn_max
+        records <= turn.records && bytes <= turn.bytes
     }
 
     /// How long each class has waited at the most, in records that others did meanwhile: never more than its bound, as

@@ -69,6 +69,14 @@ impl Destinations {
         }
     }
 
+    /// Has the messages of one keep this order, whatever is said of it.
+    pub fn keep_order(&mut self, name: &DestinationName, ordering: Ordering) {
+        match self.callable.get_mut(name) {
+            Some(destination) => destination.ordering = ordering,
+            None => self.remove(name, ordering),
+        }
+    }
+
     /// Which messages of a destination keep their order. Nobody said so of one that is not known: none.
     pub fn ordering_of(&self, name: &DestinationName) -> Ordering {
         let callable = self.callable.get(name).map(|destination| destination.ordering);

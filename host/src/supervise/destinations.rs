@@ -104,7 +104,8 @@ impl DestinationBook {
     /// Reads what is set.
     pub async fn open(parts: DestinationParts) -> Result<Self, StoreError> {
         let now = watch::Sender::new(Arc::new(parts.configured.clone()));
-        let book = Self { shared: Arc::new(Shared { parts, now, looked: Mutex::default(), given_up: OnceLock::new() }) };
+        let book =
+            Self { shared: Arc::new(Shared { parts, now, looked: Mutex::default(), given_up: OnceLock::new() }) };
         book.look(None).await?;
         Ok(book)
     }

@@ -135,6 +135,17 @@ impl Claims {
         self.claims.values().filter(|claim| claim.permit.is_none()).map(|claim| claim.since).min()
     }
 
+    /// Those that are with the publisher, and their lanes.
+    pub(super) fn attempted(&self) -> HashMap<ClaimKey, LaneNumber> {
+        let attempted = self.claims.iter().filter(|(_, claim)| claim.permit.is_some());
+        attempted.map(|(key, claim)| (*key, claim.entry.lane)).collect()
+    }
+
+    /// Whether a claim is with the publisher.
+    pub(super) fn is_attempted(&self, key: &ClaimKey) -> bool {
+        self.claims.get(key).is_some_and(|claim| claim.permit.is_some())
+    }
+
     /// Whether a message is claimed.
     pub(super) fn has(&self, key: &ClaimKey) -> bool {
         self.claims.contains_key(key)

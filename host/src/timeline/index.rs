@@ -228,7 +228,8 @@ impl Index {
             busy.extend(self.entry(claim.id).map_err(unusable)?.map(|entry| entry.lane));
         }
         let lanes = (0..).map(LaneNumber).zip(&self.lanes.lanes);
-        let mut of_them = lanes.filter_map(|(number, lane)| Some((number, lane, reordered.get(&lane.name.destination)?)));
+        let mut of_them =
+            lanes.filter_map(|(number, lane)| Some((number, lane, reordered.get(&lane.name.destination)?)));
         Ok(of_them.any(|(number, lane, was)| {
             let holds = lane.pending() > 0 || busy.contains(&number) || **was == Ordering::None;
             holds && !lane.is_vacant

@@ -35,7 +35,7 @@ use crate::lanes::{
 };
 use crate::model::destination::{Destinations, LaneLimits, terms_of};
 use crate::model::destination_lane::LaneName;
-use crate::model::message::MessageEntry;
+use crate::model::message::{MESSAGE_BYTES_MAX, MessageEntry};
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::publish::Seat;
@@ -44,6 +44,8 @@ use crate::publish::Seat;
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
 /// One message, at least, of any size.
 pub(super) const TURN_BYTES_MAX: u64 = MESSAGE_COST_MAX;
+/// The same, in memory.
+pub(super) const TURN_BYTES: usize = MESSAGE_BYTES_MAX as usize;
 const TURN_VISITS_MAX: u32 = 4_096;
 /// How long a turn claims at the most: outcomes and the feed wait meanwhile.
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
@@ -152,7 +154,8 @@ impl Schedule {
     /// What stands against every message of a lane at `now`.
     pub(super) fn held(&self, number: LaneNumber, now: Timestamp) -> Option<Held> {
         let outlet = self.outlet_of(number);
-        let of_destination = self.outlets.waits_for_room(outlet).then_some(Held::Capacity);
+        let is_closed = self.outlets.is_closed(outlet).then_some(Held::Recovering);
+        let of_destination = is_closed.or(self.outlets.waits_for_room(outlet).then_some(Held::Capacity));
         let of_lane = self.lanes[number.0 as usize].held(self.outlets.outlet(outlet), now);
         [of_lane, self.held_itself(number), of_destination].into_iter().flatten().min()
     }
@@ -362,6 +365,11 @@ impl Schedule {
     /// Tenants' destinations that have become such that nothing is to be sent to them, since this was asked last.
     pub(super) fn take_shut(&mut self) -> Vec<(Namespace, DestinationName)> {
         self.outlets.take_shut()
+    }
+
+    /// Nothing more is claimed for a destination by this owner, whatever its lanes may send.
+    pub(super) fn close(&mut self, destination: &DestinationName) {
+        self.outlets.close(destination, &mut self.drr);
     }
 
     /// Whether anything is claimed of a lane's destination.

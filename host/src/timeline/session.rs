@@ -52,7 +52,7 @@ use super::schedule::Schedule;
 use super::shard::Shard;
 use super::surroundings::Surroundings;
 use crate::env;
-use crate::lanes::{Held, WorkRound};
+use crate::lanes::{Amount, Held, WorkRound};
 use crate::model::destination::DESTINATION_PART;
 use crate::model::message::MessageEntry;
 use crate::store::{ShardLease, StoreError};
@@ -62,6 +62,8 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The longest that a session that ends waits for claims to settle. The rest is left to the next owner.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(60);
+/// The same where the lease is lost: outcomes may not count any more, and the next owner settles what has none.
+const FENCED_DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Why a session ended.
 #[derive(Debug)]
@@ -231,6 +233,10 @@ impl<'s> Session<'s> {
                 Err(end) => break end,
             }
         };
+        let end = match end {
+            End::Stopped | End::Reordered => self.wind_down(end).await,
+            End::Fenced | End::Broken(_) | End::Store(_) | End::Abandoned => end,
+        };
         self.shard.status.set_active(false);
         self.drain(end).await
     }
@@ -299,12 +305,14 @@ impl<'s> Session<'s> {
         if sum.fenced { Err(End::Fenced) } else { Ok(settlements.len()) }
     }
 
-    fn take_page(&mut self) -> Result<usize, End> {
-        let Some(page) = self.inbox.take_page() else { return Ok(0) };
+    /// Applies the next page of the feed. Returns how much that is.
+    fn take_page(&mut self) -> Result<Amount, End> {
+        let Some(page) = self.inbox.take_page() else { return Ok(Amount::default()) };
+        let taken = Amount { records: page.rows.len(), bytes: page.bytes() };
         self.shard.signals.applied_lag(page.behind);
         self.catching_up.note(&page);
         self.apply(&page.rows, Some(page.through))?;
-        Ok(page.rows.len())
+        Ok(taken)
     }
 
     /// Applies rows of the feed, whose last sequence number is `through`, or rows that were read by themselves.

@@ -28,6 +28,7 @@ const LANES_NAMED_MAX: usize = 64;
 const APPLIED_LAG: &str = "forebay_timeline_applied_lag";
 const LATENESS: &str = "forebay_timeline_lateness_seconds";
 const HELD: &str = "forebay_timeline_due_not_admitted";
+const HELD_MESSAGES: &str = "forebay_timeline_held_messages";
 const DISCOVERY: &str = "forebay_timeline_discovery_seconds";
 const SERVICE_GAP: &str = "forebay_timeline_service_gap_seconds";
 const CIRCUITS: &str = "forebay_timeline_circuits";
@@ -65,6 +66,10 @@ pub fn describe() {
     describe_gauge!(
         HELD,
         "Lanes whose head is due, or waits for its next attempt, and is not admitted, by the first reason"
+    );
+    describe_gauge!(
+        HELD_MESSAGES,
+        "Messages in the lines of the lanes that forebay_timeline_due_not_admitted counts, due or not, by the same reason"
     );
     describe_histogram!(DISCOVERY, Unit::Seconds, "From when a lane was ready to when that was found");
     describe_histogram!(SERVICE_GAP, Unit::Seconds, "How long a lane that is ready waits to be served");
@@ -297,9 +302,10 @@ impl Signals {
     }
 
     fn show_counts(&self, sums: &LaneSums) {
-        for (reason, count) in &sums.reasons {
+        for (reason, held) in &sums.reasons {
             let labels = [("shard", self.shard.clone()), ("reason", reason.as_str().to_owned())];
-            gauge!(HELD, &labels).set(f64::from(*count));
+            gauge!(HELD, &labels).set(f64::from(held.lanes));
+            gauge!(HELD_MESSAGES, &labels).set(held.messages as f64);
         }
         for (circuit, count) in &sums.circuits {
             let labels = [("shard", self.shard.clone()), ("state", (*circuit).to_owned())];

@@ -1,4 +1,10 @@
+use std::collections::VecDeque;
+
+use rand::RngExt;
+
 use super::*;
+use crate::lanes::drr::oracle::{for_random_configurations, random_cost};
+use crate::lanes::rivals::QUANTUM;
 
 const NOW: Duration = Duration::from_secs(5);
 const MIB: u32 = 1 << 20;
@@ -84,7 +90,7 @@ fn shards_that_are_refused_share_what_comes_free_by_bytes() {
     let mut all = Taken::new(80, 1 << 30);
     let (destinations, sizes) = (["a", "b", "c"], [1 << 10, 64 << 10, 256]);
     let mut taken = [0_u64; 3];
-    let mut in_flight = std::collections::VecDeque::new();
+    let mut in_flight = VecDeque::new();
     for round in 0..30_000_usize {
         let shard = round % 3;
         if all.take(u16::try_from(shard).unwrap(), destinations[shard], sizes[shard]).is_ok() {
@@ -190,4 +196,61 @@ fn one_that_leaves_is_waited_for_no_longer_and_takes_nobody_elses_turn_along() {
     let mut all = waiting(true);
     all.places.leave(3, &mut all.called);
     assert_eq!(all.take(2, "sink", 100), Err(NoPlace::Destination));
+}
+
+// DRR-1, DRR-4, LAN-2: shards with several destinations each, beside ones that hang, over random sizes and ends.
+#[test]
+fn shards_share_places_by_bytes_whatever_is_sent_and_whichever_ends() {
+    const DESTINATIONS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    const STEPS: usize = 600;
+    for_random_configurations(|random| {
+        let shards = random.random_range(2..=4_u16);
+        let largest: Vec<u64> = (0..shards).map(|_| random.random_range(256..=100_000)).collect();
+        let messages = random.random_range(64..=128);
+        let mut all = Taken::new(messages, 1 << 40);
+        // One destination hangs with all that it may have.
+        let (held, _) = all.fill(99, "tarpit", 100);
+        all.places.leave(99, &mut all.called);
+        let mut in_flight: VecDeque<(u16, &'static str, u32)> = VecDeque::new();
+        let mut taken = vec![0_u64; usize::from(shards)];
+        let mut was_short = false;
+        for _ in 0..STEPS {
+            let shard = random.random_range(0..shards);
+            let of_shard = &DESTINATIONS[usize::from(shard) * 3..][..3];
+            let destination = of_shard[random.random_range(0..3)];
+            let bytes = u32::try_from(random_cost(random, largest[usize::from(shard)])).unwrap();
+            let is_first = !in_flight.iter().any(|(_, to, _)| *to == destination);
+            match all.take(shard, destination, bytes) {
+                Ok(()) => {
+                    in_flight.push_back((shard, destination, bytes));
+                    assert!(in_flight.len() + held <= messages);
+                    // What goes first to a destination is nobody's turn, and is paid for all the same.
+                    if was_short && !is_first {
+                        taken[usize::from(shard)] += message_cost(bytes);
+                    }
+                }
+                Err(reason) => {
+                    assert!(!is_first, "one that has nothing in flight has a place: {reason:?}");
+                    if !was_short && all.places.rivals.all().count() == usize::from(shards) {
+                        was_short = true;
+                        taken.fill(0);
+                    }
+                    let at = random.random_range(0..in_flight.len());
+                    let (_, destination, bytes) = in_flight.remove(at).unwrap();
+                    all.give_back(destination, bytes);
+                }
+            }
+        }
+        if !was_short {
+            return;
+        }
+        // Firsts are paid for by the shard's next turns: three of them at once, at the most, each time.
+        for (one, of_one) in taken.iter().enumerate() {
+            for (other, of_other) in taken.iter().enumerate() {
+                let firsts = 6 * (largest[one] + largest[other]);
+                let most = 2 * QUANTUM.unsigned_abs() + largest[one] + largest[other] + firsts;
+                assert!(of_one.saturating_sub(*of_other) < most, "{one} before {other}: {taken:?} of {largest:?}");
+            }
+        }
+    });
 }

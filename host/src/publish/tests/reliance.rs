@@ -159,7 +159,13 @@ async fn looks_before_expiry(body: &'static [u8]) -> usize {
         let (stopped, let_go) = Stopped::at(number);
         let (settled_in, mut settled) = mpsc::channel(1);
         let reliance = stopped.reliance_until(far, Arc::clone(&fixture.shared.env.clock));
-        fixture.publisher.publish(lease, reliance, fixture.placed(vec![message.clone()]), fixture.latest(now), settled_in);
+        fixture.publisher.publish(
+            lease,
+            reliance,
+            fixture.placed(vec![message.clone()]),
+            fixture.latest(now),
+            settled_in,
+        );
         let mut reached = stopped.reached.subscribe();
         tokio::select! {
             reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),

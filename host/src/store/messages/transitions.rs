@@ -173,6 +173,7 @@ pub(in crate::store) struct Book<'s> {
     shards: &'s mut Shards,
     /// What leases are measured by, if the database says it.
     database_now: Option<Timestamp>,
+    is_shared: bool,
 }
 
 impl<'s> Book<'s> {
@@ -213,7 +214,8 @@ impl<'s> Book<'s> {
             .await?
             .into_iter()
             .collect();
-        Ok(Self { entries, shards, database_now: unit.terms.database_now })
+        let is_shared = unit.connection.engine() != Engine::Sqlite;
+        Ok(Self { entries, shards, database_now: unit.terms.database_now, is_shared })
     }
 
     /// What is due and what has expired is decided by the database's time where runtimes share it; else by the
@@ -224,8 +226,8 @@ impl<'s> Book<'s> {
 
     pub(in crate::store) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
-        let owned =
-            self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.admits(&lease, self.database_now));
+        let shared_now = self.is_shared.then(|| self.time(now));
+        let owned = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.admits(&lease, shared_now));
         let admit = |wanted: AdmissionRequest| {
             if !owned {
                 return Admission::Fenced;

@@ -153,11 +153,11 @@ impl Ownership {
         self.owner.is_some() && self.epoch == lease.epoch
     }
 
-    /// Whether `lease` is still its owner's and has not run out by the time of the database that runtimes share. Where
-    /// there is none, nobody else could acquire the shard meanwhile, and the runtime's own clock, which may be set, ends
-    /// no lease that was counted by it.
-    pub(super) fn admits(&self, lease: &ShardLease, database_now: Option<Timestamp>) -> bool {
-        self.is_held_by(lease) && database_now.is_none_or(|now| self.until > now)
+    /// Whether `lease` is still its owner's and, where runtimes share the store, has not run out by `shared_now`. Where
+    /// they do not, nobody else could acquire the shard meanwhile, and the runtime's own clock, which may be set, ends no
+    /// lease.
+    pub(super) fn admits(&self, lease: &ShardLease, shared_now: Option<Timestamp>) -> bool {
+        self.is_held_by(lease) && shared_now.is_none_or(|now| self.until > now)
     }
 
     /// Grants a wish, or does not. What is stored is measured by the unit's time; the caller is told when its lease

@@ -1,7 +1,7 @@
 //! Outlets: what a tenant's lanes to one destination share, and what all lanes to one destination do.
 //!
-//! Invariant: an outlet is parked exactly while it is shut, stands in its destination's queue uncalled, or waits for
-//! bytes.
+//! Invariant: an outlet is parked exactly while it is shut, its destination is closed, it stands in its destination's
+//! queue uncalled, or it waits for bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -52,6 +52,8 @@ struct There {
     queue: Queue<OutletNumber>,
     /// The outlet that is looked at first when it is served beside the turns.
     next: usize,
+    /// Nothing more is sent there by this owner.
+    is_closed: bool,
 }
 
 /// The outlets of a shard, and their destinations.
@@ -101,7 +103,8 @@ impl Outlets {
             let destination = *self.there_numbers.entry(name.destination.clone()).or_insert(next);
             if destination == next {
                 let (name, queue) = (name.destination.clone(), Queue::default());
-                self.there.push(There { name, outlets: Vec::new(), claimed: 0, room: 0, active: 0, queue, next: 0 });
+                let (claimed, room, active, next, is_closed) = (0, 0, 0, 0, false);
+                self.there.push(There { name, outlets: Vec::new(), claimed, room, active, queue, next, is_closed });
             }
             self.there[destination].outlets.push(number);
             self.outlets.push(Shared {
@@ -181,10 +184,10 @@ impl Outlets {
     /// Whether it may not be served now; then it is parked.
     pub(super) fn hold_back(&mut self, number: OutletNumber, turns: &mut Turns, now: Timestamp) -> bool {
         self.reconsider(number, turns, now);
-        if self.outlets[number.0].is_shut {
+        let there = &self.there[self.outlets[number.0].destination];
+        if self.outlets[number.0].is_shut || there.is_closed {
             return true;
         }
-        let there = &self.there[self.outlets[number.0].destination];
         if there.claimed < self.claimed_max && there.queue.may(number) {
             return false;
         }
@@ -311,10 +314,10 @@ impl Outlets {
 
     /// Has those go on in a destination's queue for whom there is room.
     fn call(&mut self, destination: usize, turns: &mut Turns) {
-        let There { queue, room, .. } = &mut self.there[destination];
+        let There { queue, room, is_closed, .. } = &mut self.there[destination];
         let outlets = &self.outlets;
         let weight = |number: OutletNumber| {
-            let wants = !outlets[number.0].is_shut && turns.has_work(number);
+            let wants = !*is_closed && !outlets[number.0].is_shut && turns.has_work(number);
             wants.then_some(outlets[number.0].weight)
         };
         let called = queue.call(*room, weight);
@@ -322,6 +325,20 @@ impl Outlets {
             self.queues.remove(&destination);
         }
         called.into_iter().for_each(|number| self.follow(number, turns));
+    }
+
+    /// Whether nothing more is sent to its destination by this owner.
+    pub(super) fn is_closed(&self, number: OutletNumber) -> bool {
+        self.there[self.outlets[number.0].destination].is_closed
+    }
+
+    /// Nothing more is sent to a destination by this owner.
+    pub(super) fn close(&mut self, destination: &DestinationName, turns: &mut Turns) {
+        let Some(there) = self.there_numbers.get(destination).map(|number| &mut self.there[*number]) else { return };
+        there.is_closed = true;
+        for number in there.outlets.clone() {
+            self.follow(number, turns);
+        }
     }
 
     pub(super) fn quiet(&self) -> usize {
@@ -367,7 +384,8 @@ impl Outlets {
 
     pub(super) fn is_held(&self, number: OutletNumber) -> bool {
         let shared = &self.outlets[number.0];
-        shared.is_shut || self.there[shared.destination].queue.waits(number)
+        let there = &self.there[shared.destination];
+        shared.is_shut || there.is_closed || there.queue.waits(number)
     }
 
     /// Whether it is parked, and whether its destination is quiet, is as it stands.

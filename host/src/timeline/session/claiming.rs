@@ -15,14 +15,14 @@ pub(super) const CLAIM_BYTES: usize = 1_024;
 const PLACES_LOOK: Duration = Duration::from_millis(50);
 
 impl Session<'_> {
-    /// Claims what is due. Returns how many messages that are.
-    pub(super) fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
+    /// Claims what is due. Returns how much that is.
+    pub(super) fn claim(&mut self, lease: ShardLease, now: Interval) -> Result<Amount, End> {
         self.find_due(now);
         let room = self.claims_room();
         self.claims.limit(room);
         if self.schedule.is_idle() && !self.schedule.waits_for_others() {
             self.seating.rest();
-            return Ok(0);
+            return Ok(Amount::default());
         }
         let (around, signals) = (self.around, &self.shard.signals);
         if !std::mem::replace(&mut self.begun, true) {
@@ -46,8 +46,9 @@ impl Session<'_> {
             // A place that is given back calls the shard, but not if it was another shard's turn that does not come.
             self.due.look_by(now.earliest + PLACES_LOOK);
         }
-        let claimed = picked.len();
-        if claimed > 0 {
+        let bytes = picked.iter().map(|picked| picked.message.bytes as usize).sum();
+        let claimed = Amount { records: picked.len(), bytes };
+        if claimed.records > 0 {
             picked.iter().for_each(|picked| signals.claimed(picked, now.earliest));
             let batch = self.claims.take_up(picked);
             let reliance = self.tenure.reliance(lease, &around.env.clock);

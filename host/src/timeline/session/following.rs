@@ -69,12 +69,22 @@ impl Session<'_> {
     pub(super) fn take_destinations(&mut self) -> Result<usize, End> {
         let Following { watched, destinations, changes, .. } = &mut self.following;
         if watched.destinations.has_changed().unwrap_or(false) {
-            let now = Arc::clone(&watched.destinations.borrow_and_update());
-            if self.schedule.is_reordered(&self.index, &now) {
-                return Err(End::Reordered);
+            let mut now = Arc::clone(&watched.destinations.borrow_and_update());
+            let is_reordered = self.schedule.is_reordered(&self.index, &now);
+            if is_reordered {
+                // Until this session has ended, their messages stand where they stood, and none of them is sent.
+                let mut in_order = Destinations::clone(&now);
+                for (destination, was) in self.index.reordered(&now) {
+                    in_order.keep_order(destination, *was);
+                    self.schedule.close(destination);
+                }
+                now = Arc::new(in_order);
             }
             self.schedule.note_changes(changes, destinations, &now);
             *destinations = now;
+            if is_reordered {
+                return Err(End::Reordered);
+            }
         }
         if self.following.changes.is_empty() {
             return Ok(0);

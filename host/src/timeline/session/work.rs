@@ -15,7 +15,6 @@ use super::view::TOLD_MAX;
 use super::{End, Session};
 use crate::env;
 use crate::lanes::{Amount, UnfitPlan, WorkClass, WorkPlan, WorkShare};
-use crate::model::message::MessageEntry;
 use crate::model::time::Timestamp;
 use crate::publish::Settlement;
 use crate::store::{ShardLease, StoreError};
@@ -24,8 +23,8 @@ use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry};
 use crate::timeline::keys::LaneNumber;
 use crate::timeline::lease::Holding;
 use crate::timeline::recovery;
-use crate::timeline::schedule::{self, TURN_MESSAGES_MAX};
-use crate::timeline::source::{PAGE_ROWS_MAX, PAGES_MAX};
+use crate::timeline::schedule::{self, TURN_BYTES, TURN_MESSAGES_MAX};
+use crate::timeline::source::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGES_MAX, ROW_BYTES};
 use crate::timeline::values::Entry;
 
 /// Outcomes count twice: they free what all other classes wait for.
@@ -36,43 +35,59 @@ const LOW_WEIGHT: u32 = 1;
 const INDEX_TURN_TIME: Duration = Duration::from_millis(50);
 /// The longest wait for the store in a turn. What the store does after that is found out in a later turn.
 const STORE_TURN_TIME: Duration = Duration::from_secs(2);
-/// A row of the feed in memory, with its texts.
-const ROW_BYTES: usize = size_of::<MessageEntry>() + 256;
-
 /// The work classes of a shard that claims at most `claimed_max` messages at once, with room for the settlement of each,
 /// and whose queues take up at most `queue_bytes`.
 pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Result<WorkPlan, UnfitPlan> {
-    let kept =
-        |weight, queue: Amount, turn_max, turn_time| WorkShare { weight, queue, turn_max, turn_time, reserve: queue };
+    let kept = |weight, queue: Amount, turn, turn_time| WorkShare { weight, queue, turn, turn_time, reserve: queue };
+    // The records of these turns are of one size each.
+    let of = |class, records| Amount::of(records, record_bytes(class));
     let page = PAGE_ROWS_MAX as usize;
     let due = TURN_MESSAGES_MAX as usize;
     let claims = Amount::of(claimed_max, CLAIM_BYTES);
-    let lease_fence = kept(LOW_WEIGHT, Amount::of(1, size_of::<Holding>()), 1, INDEX_TURN_TIME);
+    let lease_fence =
+        kept(LOW_WEIGHT, Amount::of(1, size_of::<Holding>()), of(WorkClass::LeaseFence, 1), INDEX_TURN_TIME);
     let outcomes = Amount::of(claimed_max, size_of::<Settlement>());
     let control = recovery::ROWS_MAX as usize + COMPARED_MAX + GATES_MAX;
-    let outcomes = kept(OUTCOME_WEIGHT, outcomes, SETTLEMENTS_MAX + control, STORE_TURN_TIME);
+    let control = of(WorkClass::OutcomeAndControl, SETTLEMENTS_MAX + control);
+    let outcomes = kept(OUTCOME_WEIGHT, outcomes, control, STORE_TURN_TIME);
     // One page that has arrived, and those that wait outside.
-    let source_apply = kept(WEIGHT, Amount::of((1 + PAGES_MAX) * page, ROW_BYTES), page, INDEX_TURN_TIME);
-    let expiry = kept(WEIGHT, Amount::of(EXPIRED_MAX, size_of::<Entry>()), EXPIRED_MAX, STORE_TURN_TIME);
+    let pages = Amount::of((1 + PAGES_MAX) * page, ROW_BYTES);
+    let source_apply = kept(WEIGHT, pages, Amount { records: page, bytes: PAGE_BYTES_MAX }, INDEX_TURN_TIME);
+    let expired = of(WorkClass::Expiry, EXPIRED_MAX);
+    let expiry = kept(WEIGHT, expired, expired, STORE_TURN_TIME);
     let due_scheduler = WorkShare {
         weight: WEIGHT,
         queue: claims,
-        turn_max: due,
+        turn: Amount { records: due, bytes: TURN_BYTES },
         turn_time: schedule::TURN_TIME_MAX,
         reserve: Amount::of(due.min(claimed_max), CLAIM_BYTES),
     };
-    let gc = kept(LOW_WEIGHT, Amount::of(VACATED_MAX, size_of::<LaneNumber>()), VACATED_MAX, INDEX_TURN_TIME);
+    let vacated = of(WorkClass::Gc, VACATED_MAX);
+    let gc = kept(LOW_WEIGHT, vacated, vacated, INDEX_TURN_TIME);
     let query = WorkShare {
         reserve: Amount::default(),
-        ..kept(LOW_WEIGHT, Amount::of(INQUIRIES_MAX, size_of::<Inquiry>()), TOLD_MAX, INDEX_TURN_TIME)
+        ..kept(LOW_WEIGHT, of(WorkClass::Query, INQUIRIES_MAX), of(WorkClass::Query, TOLD_MAX), INDEX_TURN_TIME)
     };
     let checkpoint = WorkShare {
         reserve: Amount::default(),
-        ..kept(LOW_WEIGHT, Amount::of(1, size_of::<LaneNumber>()), 1, INDEX_TURN_TIME)
+        ..kept(LOW_WEIGHT, of(WorkClass::Checkpoint, 1), of(WorkClass::Checkpoint, 1), INDEX_TURN_TIME)
     };
     let shares = [lease_fence, outcomes, source_apply, expiry, due_scheduler, gc, query, checkpoint];
     let records = shares.iter().map(|share| share.queue.records).fold(0, usize::saturating_add);
     WorkPlan::new(shares, Amount { records, bytes: queue_bytes })
+}
+
+/// The bytes of a record of a class, where they are the same for each. Those of messages and of rows are their own.
+const fn record_bytes(class: WorkClass) -> usize {
+    match class {
+        WorkClass::LeaseFence => size_of::<Holding>(),
+        WorkClass::OutcomeAndControl => size_of::<Settlement>(),
+        WorkClass::Expiry => size_of::<Entry>(),
+        WorkClass::Query => size_of::<Inquiry>(),
+        WorkClass::Gc | WorkClass::Checkpoint => size_of::<LaneNumber>(),
+        WorkClass::SourceApply => ROW_BYTES,
+        WorkClass::DueScheduler => CLAIM_BYTES,
+    }
 }
 
 impl Session<'_> {
@@ -104,19 +119,20 @@ impl Session<'_> {
     /// Gives a class its turn. Messages are claimed and expired at `now`.
     pub(super) async fn turn(&mut self, class: WorkClass, lease: ShardLease, now: Option<Interval>) -> Result<(), End> {
         let began = self.monotonic();
-        let records = match (class, now) {
+        let of = |records| Amount::of(records, record_bytes(class));
+        let done = match (class, now) {
             (WorkClass::LeaseFence, _) => {
                 // Every tick looks at whether the lease is held; the news is its new end.
                 self.tenure.note();
-                1
+                of(1)
             }
-            (WorkClass::Gc, _) => self.sweep()?,
-            (WorkClass::OutcomeAndControl, _) => self.control(lease).await?,
+            (WorkClass::Gc, _) => of(self.sweep()?),
+            (WorkClass::OutcomeAndControl, _) => of(self.control(lease).await?),
             (WorkClass::SourceApply, _) => self.take_page()?,
-            (WorkClass::Expiry, Some(now)) => self.expire(lease, now).await?,
+            (WorkClass::Expiry, Some(now)) => of(self.expire(lease, now).await?),
             (WorkClass::DueScheduler, Some(now)) => self.claim(lease, now)?,
-            (WorkClass::Query, _) => self.tell()?,
-            (WorkClass::Checkpoint, _) => self.take_checkpoint_turn(lease).await,
+            (WorkClass::Query, _) => of(self.tell()?),
+            (WorkClass::Checkpoint, _) => of(self.take_checkpoint_turn(lease).await),
             (WorkClass::Expiry | WorkClass::DueScheduler, None) => unreachable!("they have work at a known time only"),
         };
         match class {
@@ -124,7 +140,7 @@ impl Session<'_> {
             WorkClass::LeaseFence | WorkClass::OutcomeAndControl | WorkClass::SourceApply => self.look_again(),
             WorkClass::Expiry | WorkClass::DueScheduler | WorkClass::Gc | WorkClass::Query | WorkClass::Checkpoint => {}
         }
-        let is_within = self.work.did(class, records);
+        let is_within = self.work.did(class, done);
         let took = self.monotonic().saturating_sub(began);
         if !is_within || took > self.around.work.share(class).turn_time {
             self.shard.signals.overran(class);

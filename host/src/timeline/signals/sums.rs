@@ -16,10 +16,17 @@ pub(in crate::timeline) struct LaneSums {
     /// By outlet: those of one tenant to one destination together.
     named: BTreeMap<OutletNumber, Named>,
     other: Option<Waiting>,
-    pub(super) reasons: BTreeMap<Held, u32>,
+    pub(super) reasons: BTreeMap<Held, HeldBack>,
     pub(super) circuits: BTreeMap<&'static str, u32>,
     /// Since when the lane has failed that has done so for the longest.
     failing_for: Duration,
+}
+
+/// Lanes against which one reason stands first, and the messages in their lines, due or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HeldBack {
+    pub lanes: u32,
+    pub messages: u64,
 }
 
 /// What waits and what is in flight.
@@ -41,7 +48,7 @@ impl Default for LaneSums {
         Self {
             named: BTreeMap::new(),
             other: None,
-            reasons: Held::ALL.into_iter().map(|reason| (reason, 0)).collect(),
+            reasons: Held::ALL.into_iter().map(|reason| (reason, HeldBack::default())).collect(),
             circuits: Circuit::WORDS.into_iter().map(|word| (word, 0)).collect(),
             failing_for: Duration::ZERO,
         }
@@ -65,7 +72,10 @@ impl LaneSums {
         let is_eligible = lane.eligible_from().is_some_and(|from| from <= now);
         if is_eligible || behind.is_some() || backs_off.is_some() {
             let reasons = [schedule.held(number, now), behind, held, backs_off, Some(Held::Fairness)];
-            *self.reasons.entry(reasons.into_iter().flatten().min().unwrap_or(Held::Fairness)).or_default() += 1;
+            let first = reasons.into_iter().flatten().min().unwrap_or(Held::Fairness);
+            let of_reason = self.reasons.entry(first).or_default();
+            of_reason.lanes += 1;
+            of_reason.messages += lane.pending();
         }
         if let Some(since) = schedule.failing_since(number) {
             self.failing_for = self.failing_for.max(now.since(since));

@@ -93,7 +93,8 @@ fn a_turn_hands_over_no_more_bytes_than_it_may_whichever_door_they_come_by() {
     let large = ["large-0", "large-1", "large-2", "large-3"].map(str::to_owned);
     let names: Vec<String> = large.iter().cloned().chain(["fill-0", "fill-1"].map(str::to_owned)).collect();
     let mut bench = bench(&names, 64, PlacesMax { messages: 64, bytes: 400 << 20 });
-    let fill = [to("fill-0", 1, 60 << 20), to("fill-1", 2, 60 << 20), to("fill-0", 3, 60 << 20), to("fill-1", 4, 60 << 20)];
+    let fill =
+        [to("fill-0", 1, 60 << 20), to("fill-1", 2, 60 << 20), to("fill-0", 3, 60 << 20), to("fill-1", 4, 60 << 20)];
     bench.apply(&fill);
     assert_eq!(bench.turns().into_iter().sum::<usize>(), 4);
     bench.apply(&(0..4).map(|number| to(&large[number as usize], 10 + number, 1 << 10)).collect::<Vec<_>>());
