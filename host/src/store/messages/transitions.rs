@@ -23,7 +23,7 @@ use crate::model::message::{AttemptEnd, Life, MessageState, NotRedriven, Resolut
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
 use crate::store::engine::codes::message_state_code;
-use crate::store::engine::dialect::Lock;
+use crate::store::engine::dialect::{Engine, Lock};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
 use crate::store::error::StoreError;
@@ -173,6 +173,7 @@ pub(in crate::store) struct Book<'s> {
     shards: &'s mut Shards,
     /// What leases are measured by, if the database says it.
     database_now: Option<Timestamp>,
+    /// Whether other runtimes may own shards.
     is_shared: bool,
 }
 
