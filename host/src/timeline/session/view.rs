@@ -131,8 +131,8 @@ impl Session<'_> {
         signals.newest_checkpoint(newest.map(|row| (self.around.env.now().since(row.created_at), row.bytes)));
     }
 
-    /// Calls `look` with each lane in use, of `lanes_max` from number `from` on. Returns how many lanes that are, and the
-    /// next one, if there are more.
+    /// Calls `look` with each lane in use, of `lanes_max` from number `from` on. Returns how many lanes that are, and
+    /// the next one, if there are more.
     fn each_lane(
         &self,
         from: LaneNumber,

@@ -39,8 +39,8 @@ const STORE_TURN_TIME: Duration = Duration::from_secs(2);
 /// A row of the feed in memory, with its texts.
 const ROW_BYTES: usize = size_of::<MessageEntry>() + 256;
 
-/// The work classes of a shard that claims at most `claimed_max` messages at once, with room for the settlement of each,
-/// and whose queues take up at most `queue_bytes`.
+/// The work classes of a shard that claims at most `claimed_max` messages at once, with room for the settlement of
+/// each, and whose queues take up at most `queue_bytes`.
 pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Result<WorkPlan, UnfitPlan> {
     let kept =
         |weight, queue: Amount, turn_max, turn_time| WorkShare { weight, queue, turn_max, turn_time, reserve: queue };
