@@ -104,7 +104,7 @@ impl Session<'_> {
 
     /// The next entries of a line that may have been attempted.
     fn part_of(&self, number: LaneNumber, after: Option<Position>, room: usize) -> Result<Part, End> {
-        let ordered = self.index.lanes()[number.0 as usize].name.ordering.is_ordered();
+        let ordered = self.index.lane(number).name.ordering.is_ordered();
         let rows_max = if ordered { room.min(ORDERED_ROWS_MAX) } else { room };
         let mut entries = self.index.line_behind(number, after, rows_max)?;
         if !ordered {
@@ -154,7 +154,7 @@ impl Session<'_> {
 
     /// Whether a message stands in its line as its row says.
     fn stands_as(&self, entry: &Entry, row: &MessageEntry) -> bool {
-        let name = &self.index.lanes()[entry.lane.0 as usize].name;
+        let name = &self.index.lane(entry.lane).name;
         Entry::standing(row, entry.lane, name).as_ref() == Some(entry)
     }
 
