@@ -94,8 +94,8 @@ impl Remains {
         *lock(&self.lease)
     }
 
-    /// Returns once the actor's tasks have ended and its claims have settled. Attempts that take longer than the drain of
-    /// a session are left to the next owner.
+    /// Returns once the actor's tasks have ended and its claims have settled. Attempts that take longer than the drain
+    /// of a session are left to the next owner.
     async fn cleared_away(&self) {
         self.tasks.close();
         self.tasks.wait().await;

@@ -33,7 +33,6 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    // TL-7
     #[test]
     fn the_pause_doubles_up_to_its_bound_and_begins_anew_after_a_success() {
         let seconds = Duration::from_secs;

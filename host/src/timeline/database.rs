@@ -182,20 +182,24 @@ impl Database {
 
     /// Writes a batch, whole or not at all.
     pub(super) fn write(&self, batch: WriteBatch) -> Result<(), Broken> {
-        #[cfg(test)]
-        fuse::burn(self.db.path(), fuse::Side::Before);
-        self.db.write(batch)?;
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        #[cfg(test)]
-        fuse::burn(self.db.path(), fuse::Side::After);
-        Ok(())
+        self.write_with(batch, &WriteOptions::default())
     }
 
     /// Writes a batch, whole or not at all, and returns once it is on the disk, with all that was written before it.
     pub(super) fn write_through(&self, batch: WriteBatch) -> Result<(), Broken> {
         let mut options = WriteOptions::default();
         options.set_sync(true);
-        Ok(self.db.write_opt(batch, &options)?)
+        self.write_with(batch, &options)
+    }
+
+    fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Broken> {
+        #[cfg(test)]
+        fuse::burn(self.db.path(), fuse::Side::Before);
+        self.db.write_opt(batch, options)?;
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        #[cfg(test)]
+        fuse::burn(self.db.path(), fuse::Side::After);
+        Ok(())
     }
 
     /// Puts a framed value into a batch.

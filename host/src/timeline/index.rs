@@ -15,10 +15,9 @@
 //! - A lane stands in READY exactly once while it may be served and its line is not empty, and not otherwise. Its time
 //!   there is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal
 //!   of a head never looks for the next one.
-//! - In memory there is a bounded something for each lane and nothing for each message. Lanes are bounded.
+//! - Memory is bounded per lane, and lanes are bounded. Messages take none.
 //!
-//! READY is in memory alone: whoever opens an index looks at the head of every line anyway, and READY follows from the
-//! heads.
+//! READY is in memory alone: it follows from the heads of all lines, which are read when an index is opened.
 
 mod line;
 mod step;
@@ -37,6 +36,7 @@ use rocksdb::WriteBatch;
 use self::line::Line;
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
+use super::numbered::Numbered;
 use super::values::{Entry, ShardState, StoredLane, read_lane, read_order};
 use crate::model::destination::Destinations;
 use crate::model::destination_lane::{LaneName, Ordering};
@@ -84,17 +84,17 @@ impl Unusable {
     }
 }
 
-/// What is in memory of a lane.
+/// The in-memory part of a lane.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub name: LaneName,
     line: Line,
-    /// Its place in READY.
+    /// The time of its place in READY.
     ready_at: Option<Timestamp>,
-    /// Its LANE key says that so many stand in its line; `None` if it has none yet, or one of another name.
+    /// The length of its line by its LANE key; `None` if the key is missing, or has another name.
     recorded: Option<u64>,
     touched: bool,
-    /// Whether it is nobody's, and its number another key's to have.
+    /// Whether the number is free for another key.
     pub is_vacant: bool,
 }
 
@@ -103,23 +103,23 @@ impl Lane {
         Self { name, line: Line::default(), ready_at: None, recorded: None, touched: false, is_vacant: false }
     }
 
-    /// How many messages stand in its line.
+    /// Messages in its line.
     pub(super) fn pending(&self) -> u64 {
         self.line.len()
     }
 
-    /// Whether all wait for a head of which nobody knows yet what became of it.
+    /// Whether the head is unsettled, so that no message behind it can be sent.
     pub(super) fn waits_for_its_head(&self) -> bool {
         self.eligible_from() == Some(Timestamp::MAX)
     }
 
-    /// Whether its head failed, and waits for its next attempt; as far as its head is known without a walk.
+    /// Whether its head has failed and waits for its next attempt, as far as the head is known without a walk.
     pub(super) fn head_backs_off(&self, now: Timestamp) -> bool {
         let waits = |head: &Entry| head.retried && now < head.eligible_at && head.eligible_at < Timestamp::MAX;
         self.line.head().is_some_and(waits)
     }
 
-    /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
+    /// A time before which no message of the line is eligible; `None` if the line is empty.
     pub(super) fn eligible_from(&self) -> Option<Timestamp> {
         self.line.eligible_from()
     }
@@ -129,15 +129,15 @@ impl Lane {
 /// which there are no more than [`EXACT_LANES_MAX`] of one key each.
 #[derive(Debug)]
 struct Lanes {
-    /// How many lanes there are after which a further key shares one.
+    /// Lanes after which a further key shares one.
     exact_max: usize,
-    lanes: Vec<Lane>,
+    lanes: Numbered<LaneNumber, Lane>,
     numbers: HashMap<LaneName, LaneNumber>,
-    /// READY: which lanes are to be looked at when.
+    /// READY: the lanes, by the time at which they are looked at.
     ready: BTreeSet<(Timestamp, LaneNumber)>,
     /// How the lanes of each destination were told apart when a message came to stand in one of them last.
     orders: BTreeMap<DestinationName, Ordering>,
-    /// Numbers of keys that nobody needs, by what the next one must have in common with them.
+    /// Vacant numbers, by the namespace and destination that they stay within.
     vacant: HashMap<(Namespace, DestinationName), Vec<LaneNumber>>,
 }
 
@@ -145,7 +145,7 @@ impl Lanes {
     fn new() -> Self {
         Self {
             exact_max: EXACT_LANES_MAX,
-            lanes: Vec::new(),
+            lanes: Numbered::new(),
             numbers: HashMap::new(),
             ready: BTreeSet::new(),
             orders: BTreeMap::new(),
@@ -154,7 +154,7 @@ impl Lanes {
     }
 
     fn at(&mut self, number: LaneNumber) -> &mut Lane {
-        &mut self.lanes[number.0 as usize]
+        &mut self.lanes[number]
     }
 }
 
@@ -167,10 +167,10 @@ pub(super) struct Owner {
 
 /// An open index.
 pub(super) struct Index {
-    /// Shared with whoever makes a copy of it meanwhile.
+    /// The database, shared with the task that copies it.
     database: Arc<Database>,
     state: ShardState,
-    /// Whether the owner before left it in good order, and nobody had the shard since.
+    /// Whether the owner just before left the index whole.
     is_whole: bool,
     lanes: Lanes,
     /// No message expires before this.
@@ -227,7 +227,7 @@ impl Index {
         for (_, claim) in self.in_flight().map_err(unusable)? {
             busy.extend(self.entry(claim.id).map_err(unusable)?.map(|entry| entry.lane));
         }
-        let lanes = (0..).map(LaneNumber).zip(&self.lanes.lanes);
+        let lanes = (0..).map(LaneNumber).zip(self.lanes.lanes.as_slice());
         let mut of_them =
             lanes.filter_map(|(number, lane)| Some((number, lane, reordered.get(&lane.name.destination)?)));
         Ok(of_them.any(|(number, lane, was)| {
@@ -295,7 +295,7 @@ impl Index {
         while let Some((number, StoredLane { name, pending, is_vacant })) =
             scan.peek(|key, value| Some((keys::read_lane(key)?, read_lane(value)?)))?
         {
-            if number.0 as usize != index.lanes.lanes.len() {
+            if number != index.lanes.lanes.next_number() {
                 return Err(Broken::Torn { family: Family::Meta });
             }
             if is_vacant {
@@ -336,12 +336,22 @@ impl Index {
 
     /// The lanes, in the order of their numbers.
     pub(super) fn lanes(&self) -> &[Lane] {
-        &self.lanes.lanes
+        self.lanes.lanes.as_slice()
     }
 
-    /// Every lane's number.
+    /// A lane.
+    pub(super) fn lane(&self, number: LaneNumber) -> &Lane {
+        &self.lanes.lanes[number]
+    }
+
+    /// The numbers of all lanes.
     pub(super) fn lane_numbers(&self) -> Vec<LaneNumber> {
-        (0..).map(LaneNumber).take(self.lanes.lanes.len()).collect()
+        self.lane_numbers_from(LaneNumber(0)).collect()
+    }
+
+    /// The numbers of lanes, beginning with `from`.
+    pub(super) fn lane_numbers_from(&self, from: LaneNumber) -> impl Iterator<Item = LaneNumber> + use<> {
+        self.lanes.lanes.numbers_from(from)
     }
 
     /// Begins a batch.
@@ -436,7 +446,7 @@ impl Index {
         self.database.get(Family::Id, &keys::entry(id), |value| Entry::read(id, value))
     }
 
-    /// The database, for whoever makes a copy of it.
+    /// The database, for a copy of it.
     pub(super) fn database(&self) -> Arc<Database> {
         Arc::clone(&self.database)
     }

@@ -14,6 +14,7 @@
 //! | meta     | WHOLE                                          | the owner epoch that left it in good order  |
 
 use super::frame::{Fields, time_bytes};
+use super::numbered::Number;
 use crate::model::ids::MessageId;
 use crate::model::names::DestinationName;
 use crate::model::time::Timestamp;
@@ -56,16 +57,26 @@ impl Family {
     }
 }
 
-/// A lane of the shard, numbered in the order in which they were met.
+/// The number of a lane of the shard. Lanes are numbered in the order in which they were met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct LaneNumber(pub u32);
 
-/// A message's place in its lane's line.
+impl Number for LaneNumber {
+    fn of_position(position: usize) -> Self {
+        Self(u32::try_from(position).expect("there are fewer lanes than that"))
+    }
+
+    fn position(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A message's position in its lane's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
-    /// When it is eligible; in an ordered lane, the same for all.
+    /// The time from which it is eligible; in an ordered lane, the same for all.
     pub at: Timestamp,
-    /// Its sequence number; in an ordered lane, its place.
+    /// Its sequence number; in an ordered lane, its number in the order.
     pub order: u64,
     pub id: MessageId,
 }

@@ -38,6 +38,7 @@ mod index;
 mod inquiry;
 mod keys;
 mod lease;
+mod numbered;
 mod placement;
 mod quarantine;
 mod recovery;

@@ -38,7 +38,7 @@ struct Bench {
     schedule: Schedule,
     claims: Claims,
     seat: Seat,
-    is_stuck: bool,
+    without_place: WithoutPlace,
     /// The places of what is claimed.
     places: HashMap<ClaimKey, Place>,
 }
@@ -107,7 +107,7 @@ impl Bench {
             schedule,
             claims,
             seat,
-            is_stuck: false,
+            without_place: WithoutPlace::Wait,
             places: HashMap::new(),
         }
     }
@@ -140,12 +140,14 @@ impl Bench {
     fn pick_and_show(&mut self, at: Timestamp, show: impl Fn(&Picked)) -> Vec<ClaimedMessage> {
         let mut step = self.index.begin();
         let now = Interval { earliest: at, latest: at, at: Duration::ZERO };
-        let turned = self.claims.pick(&mut step, &mut self.schedule, &self.seat, now, self.is_stuck, || false).unwrap();
+        let mut picking = Picking::begin(&mut step, &mut self.schedule, &self.seat, now);
+        self.claims.pick(&mut picking, self.without_place, || false).unwrap();
+        let picked = picking.picked;
         self.schedule.refresh(&mut step, at);
         step.commit().unwrap();
-        turned.picked.iter().for_each(show);
+        picked.iter().for_each(show);
         let mut messages = Vec::new();
-        for (message, place) in self.claims.take_up(turned.picked) {
+        for (message, place) in self.claims.take_up(picked) {
             let ClaimedMessage { id, generation, seq, .. } = message;
             assert!(self.places.insert(ClaimKey { id, generation, seq }, place).is_none());
             messages.push(message);

@@ -1,23 +1,23 @@
-//! Destinations and gates that change while a shard is owned: what its lanes may do from then on.
+//! Destinations and gates that change while a shard is owned, and what its lanes may do from then on.
 //!
-//! What is in flight counts on. Of a lane whose destination is gone nothing is claimed any more; of one whose
-//! destination has come, what waited is. Which messages stand in which line is not decided here: where that changes,
-//! and messages stand in such lines, the index is built again.
+//! Messages in flight still count. A lane whose destination is gone has no new claims; a lane whose destination has
+//! come back is served again. The lines that messages stand in are not decided here: if a change would move messages
+//! between lines, the index is built again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{CIRCUIT, Index, LaneNumber, OutletNumber, Schedule, Step};
+use super::{CIRCUIT, Index, LaneNumber, OutletNumber, Schedule, ScheduledLane, Step};
 use crate::lanes::CircuitPolicy;
 use crate::model::destination::{Destination, Destinations, Terms};
 use crate::model::destination_lane::{Gate, Ordering};
 use crate::model::time::Timestamp;
 use crate::timeline::gates::Gates;
 
-/// The share of a lane whose destination nobody can call; it is never served.
+/// The share of a lane whose destination this host cannot call; it is never served.
 pub(super) const INCAPABLE_WEIGHT: u32 = 1;
 
-/// When a destination with these terms is left alone, and how it is trusted again.
+/// The policy of the circuit of a destination with these terms.
 pub(super) fn circuit_policy(terms: Option<&Terms>) -> CircuitPolicy {
     let ramp_messages = terms.map_or(CIRCUIT.ramp_messages, |terms| terms.limits.messages.max(1));
     CircuitPolicy { ramp_messages, ..CIRCUIT }
@@ -87,7 +87,7 @@ impl Schedule {
             let lanes = self.outlets.lanes(outlet);
             let until = lanes.len().min(from + (told_max - told));
             for number in &lanes[from..until] {
-                self.lanes[number.0 as usize].set_limits(limits);
+                self.lanes[*number].lane.set_limits(limits);
                 step.touch(*number);
             }
             told += until - from;
@@ -98,25 +98,26 @@ impl Schedule {
 
     fn tell_outlet(&mut self, outlet: OutletNumber, is_elsewhere: bool, now: &Destinations, at: Timestamp) {
         let terms = now.get(self.outlets.destination(outlet)).map(Destination::terms);
-        self.outlets.outlet_mut(outlet).set_policy(circuit_policy(terms.as_ref()));
-        if is_elsewhere {
-            self.outlets.outlet_mut(outlet).begin_anew();
-        }
         if terms.is_none() {
             self.outlets.shuts(outlet);
         }
-        self.outlets.reconsider(outlet, &mut self.drr, at);
+        self.outlets.change(outlet, &mut self.drr, at, |outlet| {
+            outlet.set_policy(circuit_policy(terms.as_ref()));
+            if is_elsewhere {
+                outlet.begin_anew();
+            }
+        });
         let weight = terms.map_or(INCAPABLE_WEIGHT, |terms| terms.weight);
         self.drr.set_family_weight(self.outlets.namespace(outlet), outlet, weight);
     }
 
-    /// Gates that were set: those of lanes that are met from now on.
+    /// Sets the gates for lanes that are met from now on.
     pub(in crate::timeline) fn set_gates(&mut self, gates: Arc<Gates>) {
         self.gates = gates;
     }
 
-    /// Has the gates of `lanes_max` lanes from number `from` on be as they were set. Says how many it looked at, and
-    /// where to go on, if there are more.
+    /// Sets the gates of `lanes_max` lanes from number `from` on. Returns how many lanes that are, and the next one, if
+    /// there are more.
     pub(in crate::timeline) fn take_gates(
         &mut self,
         step: &mut Step<'_>,
@@ -124,7 +125,7 @@ impl Schedule {
         lanes_max: usize,
     ) -> (usize, Option<LaneNumber>) {
         let mut looked = 0;
-        for (number, lane) in (from.0..).map(LaneNumber).zip(self.lanes.iter_mut().skip(from.0 as usize)) {
+        for (number, ScheduledLane { lane, outlet, .. }) in self.lanes.iter_mut_from(from) {
             if looked == lanes_max {
                 return (looked, Some(number));
             }
@@ -132,7 +133,7 @@ impl Schedule {
             let gate = self.gates.of(&step.lane(number).name);
             if lane.gate() != gate {
                 if lane.gate() == Gate::Open {
-                    self.outlets.shuts(self.outlet_of[number.0 as usize]);
+                    self.outlets.shuts(*outlet);
                 }
                 lane.set_gate(gate);
                 step.touch(number);

@@ -6,8 +6,9 @@ use super::{End, Session};
 use crate::lanes::{Amount, WorkClass};
 use crate::publish::Latest;
 use crate::store::ShardLease;
-use crate::timeline::claims::Turned;
+use crate::timeline::claims::Picking;
 use crate::timeline::clock::Interval;
+use crate::timeline::schedule::Discovered;
 
 /// A claim, with what the publisher holds for it but the message's body.
 pub(super) const CLAIM_BYTES: usize = 1_024;
@@ -34,15 +35,16 @@ impl Session<'_> {
         let is_over = || clock.monotonic() >= turn_end;
         let mut step = self.index.begin();
         let began = clock.monotonic();
-        let (seat, is_stuck) = (&self.seating.seat, self.seating.is_stuck(began));
-        let turned = self.claims.pick(&mut step, &mut self.schedule, seat, now, is_stuck, is_over)?;
+        let without_place = self.seating.without_place(began);
+        let mut picking = Picking::begin(&mut step, &mut self.schedule, &self.seating.seat, now);
+        let end = self.claims.pick(&mut picking, without_place, is_over)?;
+        let picked = picking.picked;
         self.schedule.refresh(&mut step, now.earliest);
         step.commit()?;
-        let Turned { picked, is_cut_short, lacks_places, has_moved } = turned;
-        if is_cut_short {
+        if end.is_cut_short() {
             self.due.look_again();
         }
-        if self.seating.turned(began, lacks_places, has_moved, self.schedule.waits_for_others()) {
+        if self.seating.turned(began, end, self.schedule.waits_for_others()) {
             // A place that is given back calls the shard, but not if it was another shard's turn that does not come.
             self.due.look_by(now.earliest + PLACES_LOOK);
         }
@@ -60,12 +62,13 @@ impl Session<'_> {
 
     /// Activates the lanes that are due by `now`, and decides when to look again.
     fn find_due(&mut self, now: Interval) {
-        let (ready_at, stopped_early) = self.schedule.discover(&self.index, now.earliest, &self.shard.signals);
+        let discovered = self.schedule.discover(&self.index, now.earliest, &self.shard.signals);
         self.schedule.wake(&self.seating.seat, now.earliest);
-        if stopped_early {
-            self.due.look_again();
-        } else {
-            self.due.look_at([ready_at, self.schedule.opens_at()].into_iter().flatten().min());
+        match discovered {
+            Discovered::Part => self.due.look_again(),
+            Discovered::All { next_at } => {
+                self.due.look_at([next_at, self.schedule.opens_at()].into_iter().flatten().min());
+            }
         }
     }
 

@@ -77,8 +77,8 @@ impl Session<'_> {
         end
     }
 
-    /// Flushes the index, and marks it as whole if it is. Claims that are still in flight are in it; the next owner asks
-    /// the store about them.
+    /// Flushes the index, and marks it as whole if it is. Claims that are still in flight are in it; the next owner
+    /// asks the store about them.
     fn leave(&self) -> Result<(), Broken> {
         self.index.flush()?;
         if self.schedule.compared.is_complete() { self.index.leave_whole() } else { Ok(()) }

@@ -1,7 +1,8 @@
 //! Expiry: the store ends messages that have expired, and then the index removes them.
 //!
-//! If the store does not end a message, the message has moved, or this host has lost the shard. So the index follows the
-//! message's row, and a refusal alone removes nothing from it: the next owner on this host continues with this index.
+//! If the store does not end a message, the message has moved, or this host has lost the shard. So the index follows
+//! the message's row, and a refusal alone removes nothing from it: the next owner on this host continues with this
+//! index.
 
 use std::collections::HashMap;
 

@@ -2,14 +2,14 @@
 //!
 //! The feed tells of messages and commands. Admissions, outcomes and expiries are not in it: they leave the sequence
 //! number of their row as it is, and only the index of the owner that recorded them has them. An index lacks those that
-//! came after it, whether it is a checkpoint or was kept here while other hosts owned the shard; and a power cut may cost
-//! the owner's own index the last of them. An index that the owner just before left whole has all of them.
+//! came after it, whether it is a checkpoint or was kept here while other hosts owned the shard; and a power cut may
+//! cost the owner's own index the last of them. An index that the owner just before left whole has all of them.
 //!
 //! No message is attempted before it is due. So an outcome can be missing only for a message that was due: in a line in
-//! order of time, the messages that are eligible by now; in an ordered lane's line, the first ones, up to a message that
-//! stands as its row says. These are compared with their rows when their lane is to be served (`compared`), in pages; the
-//! rest of the line, however long, is not looked at. A message that has ended does no harm (its admission is refused); a
-//! message that waits for its next attempt, or for an operator, would.
+//! order of time, the messages that are eligible by now; in an ordered lane's line, the first ones, up to a message
+//! that stands as its row says. These are compared with their rows when their lane is to be served (`compared`), in
+//! pages; the rest of the line, however long, is not looked at. A message that has ended does no harm (its admission is
+//! refused); a message that waits for its next attempt, or for an operator, would.
 //!
 //! Messages in flight are settled by `recovery`. Messages that only wait to expire need nothing: the store decides
 //! whether they do.
@@ -104,7 +104,7 @@ impl Session<'_> {
 
     /// The next entries of a line that may have been attempted.
     fn part_of(&self, number: LaneNumber, after: Option<Position>, room: usize) -> Result<Part, End> {
-        let ordered = self.index.lanes()[number.0 as usize].name.ordering.is_ordered();
+        let ordered = self.index.lane(number).name.ordering.is_ordered();
         let rows_max = if ordered { room.min(ORDERED_ROWS_MAX) } else { room };
         let mut entries = self.index.line_behind(number, after, rows_max)?;
         if !ordered {
@@ -154,7 +154,7 @@ impl Session<'_> {
 
     /// Whether a message stands in its line as its row says.
     fn stands_as(&self, entry: &Entry, row: &MessageEntry) -> bool {
-        let name = &self.index.lanes()[entry.lane.0 as usize].name;
+        let name = &self.index.lane(entry.lane).name;
         Entry::standing(row, entry.lane, name).as_ref() == Some(entry)
     }
 

@@ -8,8 +8,8 @@ use crate::timeline::clock::Interval;
 use crate::timeline::recovery;
 
 impl Session<'_> {
-    /// Settles attempts that a dead owner left in flight. If the index `may_differ` from the store, its lines are compared
-    /// with their rows later.
+    /// Settles attempts that a dead owner left in flight. If the index `may_differ` from the store, its lines are
+    /// compared with their rows later.
     pub(in crate::timeline) async fn recover(&mut self, lease: ShardLease, may_differ: bool) -> Result<(), End> {
         if may_differ {
             self.begin_comparing().await?;

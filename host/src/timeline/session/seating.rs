@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::publish::Seat;
+use crate::timeline::claims::{TurnEnd, WithoutPlace};
 
 /// The time without a place for the lane in turn after which destinations that have nothing in flight are served out of
 /// turn: the holders of the places do not give them back.
@@ -29,9 +30,10 @@ impl Seating {
         self.lacks_places
     }
 
-    /// Whether the lane in turn has had no place for so long that others are served out of turn.
-    pub(super) fn is_stuck(&self, monotonic: Duration) -> bool {
-        self.stuck_since.is_some_and(|since| monotonic.saturating_sub(since) >= STUCK_AFTER)
+    /// The rule for a lane in turn without a place.
+    pub(super) fn without_place(&self, monotonic: Duration) -> WithoutPlace {
+        let is_stuck = self.stuck_since.is_some_and(|since| monotonic.saturating_sub(since) >= STUCK_AFTER);
+        if is_stuck { WithoutPlace::ServeQuiet } else { WithoutPlace::Wait }
     }
 
     /// No message waits for a place.
@@ -40,10 +42,12 @@ impl Seating {
         self.waits = false;
     }
 
-    /// A turn that began at monotonic time `began` has ended: with or without a place for the lane in turn, after a
-    /// claim in turn or none. `others_wait` says that messages out of turn wait for a place. Returns whether any does.
-    pub(super) fn turned(&mut self, began: Duration, lacks_places: bool, has_moved: bool, others_wait: bool) -> bool {
-        self.stuck_since = self.stuck_since.or(Some(began)).filter(|_| lacks_places && !has_moved);
+    /// Takes note of how a turn ended that began at monotonic time `began`. Messages out of turn may wait for a place
+    /// as well, as `others_wait` says. Returns whether any message does.
+    pub(super) fn turned(&mut self, began: Duration, end: TurnEnd, others_wait: bool) -> bool {
+        let is_stuck = matches!(end, TurnEnd::NoPlace { has_moved: false, .. });
+        self.stuck_since = self.stuck_since.or(Some(began)).filter(|_| is_stuck);
+        let lacks_places = matches!(end, TurnEnd::NoPlace { .. });
         self.lack(lacks_places);
         self.waits = lacks_places || others_wait;
         self.waits

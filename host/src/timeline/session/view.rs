@@ -131,8 +131,8 @@ impl Session<'_> {
         signals.newest_checkpoint(newest.map(|row| (self.around.env.now().since(row.created_at), row.bytes)));
     }
 
-    /// Calls `look` with each lane in use, of `lanes_max` from number `from` on. Returns how many lanes that are, and the
-    /// next one, if there are more.
+    /// Calls `look` with each lane in use, of `lanes_max` from number `from` on. Returns how many lanes that are, and
+    /// the next one, if there are more.
     fn each_lane(
         &self,
         from: LaneNumber,
@@ -140,11 +140,12 @@ impl Session<'_> {
         mut look: impl FnMut(&Self, LaneNumber, &Lane),
     ) -> (usize, Option<LaneNumber>) {
         let mut looked = 0;
-        for (number, lane) in (from.0..).map(LaneNumber).zip(self.index.lanes().iter().skip(from.0 as usize)) {
+        for number in self.index.lane_numbers_from(from) {
             if looked == lanes_max {
                 return (looked, Some(number));
             }
             looked += 1;
+            let lane = self.index.lane(number);
             if !lane.is_vacant {
                 look(self, number, lane);
             }
@@ -174,7 +175,7 @@ impl Session<'_> {
     }
 
     fn lane_view(&self, number: LaneNumber, lane: &Lane, now: Timestamp) -> LaneView {
-        let (destination, circuit) = (&self.schedule.lanes()[number.0 as usize], self.schedule.circuit(number));
+        let (destination, circuit) = (self.schedule.lane(number), self.schedule.circuit(number));
         let behind_head = lane.waits_for_its_head().then_some(Held::OrderingHead);
         LaneView {
             name: lane.name.clone(),

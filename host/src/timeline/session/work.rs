@@ -35,8 +35,9 @@ const LOW_WEIGHT: u32 = 1;
 const INDEX_TURN_TIME: Duration = Duration::from_millis(50);
 /// The longest wait for the store in a turn. What the store does after that is found out in a later turn.
 const STORE_TURN_TIME: Duration = Duration::from_secs(2);
-/// The work classes of a shard that claims at most `claimed_max` messages at once, with room for the settlement of each,
-/// and whose queues take up at most `queue_bytes`.
+
+/// The work classes of a shard that claims at most `claimed_max` messages at once, with room for the settlement of
+/// each, and whose queues take up at most `queue_bytes`.
 pub(in crate::timeline) fn plan(claimed_max: usize, queue_bytes: usize) -> Result<WorkPlan, UnfitPlan> {
     let kept = |weight, queue: Amount, turn, turn_time| WorkShare { weight, queue, turn, turn_time, reserve: queue };
     // The records of these turns are of one size each.

@@ -166,8 +166,8 @@ impl Shard {
         }
     }
 
-    /// Sets a torn index aside and forgets the shard's checkpoints, which may be copies of the torn part. The next index
-    /// is built from the store's rows.
+    /// Sets a torn index aside and forgets the shard's checkpoints, which may be copies of the torn part. The next
+    /// index is built from the store's rows.
     async fn set_aside(&self, lease: ShardLease) {
         match quarantine::set_aside(self.id, &self.path, lease.epoch) {
             Ok(None) => return,

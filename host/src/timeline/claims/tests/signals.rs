@@ -68,7 +68,7 @@ fn held_by_everything() -> Bench {
     bench.emit("fair", 19, None);
     for (destination, gate) in [("closed", Gate::Closed), ("paused", Gate::Paused)] {
         let number = bench.number_of(destination);
-        bench.schedule.lane(number).set_gate(gate);
+        bench.schedule.lane_mut(number).set_gate(gate);
     }
     bench
 }

@@ -64,9 +64,9 @@ fn what_waited_for_bytes_leaves_the_ring_its_visit_however_long_it_takes() {
     bench.schedule.discover(&bench.index, NOW, &Signals::new(ShardId(0)));
     let mut step = bench.index.begin();
     let now = Interval { earliest: NOW, latest: NOW, at: Duration::ZERO };
-    let turned = bench.claims.pick(&mut step, &mut bench.schedule, &bench.seat, now, false, || true).unwrap();
-    assert_eq!(turned.picked.len(), 1, "its time was over before it began");
-    drop(step);
+    let mut picking = Picking::begin(&mut step, &mut bench.schedule, &bench.seat, now);
+    bench.claims.pick(&mut picking, WithoutPlace::Wait, || true).unwrap();
+    assert_eq!(picking.picked.len(), 1, "its time was over before it began");
 }
 
 // WRK-1, LAN-2
@@ -80,7 +80,7 @@ fn quiet_destinations_that_are_served_beside_the_turns_are_served_of_one_turn() 
     bench.apply(&flood.collect::<Vec<_>>());
     assert_eq!(bench.turns().into_iter().sum::<usize>(), 4_096 - 4_096 / 8, "what is not the reserve");
     // Nothing of theirs ends.
-    bench.is_stuck = true;
+    bench.without_place = WithoutPlace::ServeQuiet;
     bench.apply(&(0..QUIET).map(|number| to(&names[2 + number as usize], 10_000 + number, SMALL)).collect::<Vec<_>>());
     let turns = bench.turns();
     assert!(turns.iter().all(|claimed| *claimed <= TURN_MESSAGES_MAX as usize), "{turns:?}");
