@@ -1,8 +1,8 @@
-//! Tasks that tell all shards of this runtime something: begun again when they panic, and given up when they always do.
+//! Watchers: tasks that keep a value up to date for all shards of this host. A watcher that panics is begun again; one
+//! that always panics is given up.
 //!
-//! What such a task said last stands until it says something else. So one that is gone must not go unnoticed: while it
-//! is begun again its word is as old as the pause is long, and once it is given up its channel is closed, and shards do
-//! not go by it any more.
+//! A watched value stays as it is until its watcher replaces it, so a dead watcher must be noticed. While it is begun
+//! again, its value is as old as the pause is long. Once it is given up, its channel is closed, and shards stop.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env;
 
-/// Pause before a task that panicked is begun again.
+/// The pause before a watcher that panicked is begun again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// So many panics in a row, and it is given up.
+/// Panics in a row after which a watcher is given up.
 const PANICS_MAX: u32 = 8;
-/// A task that lives as long as this has nothing to do with what was before.
+/// The life of a watcher after which earlier panics do not count any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Has what `task` makes tell by `told`, until `stop` is cancelled.
+/// Runs the watcher that `task` makes, which writes to `told`, and begins it again after a panic, until `stop`.
 pub(super) fn look_after<T, F>(
     name: &'static str,
     told: watch::Sender<T>,
