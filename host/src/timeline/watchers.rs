@@ -1,8 +1,8 @@
-//! Tasks that tell all shards of this runtime something: begun again when they panic, and given up when they always do.
+//! Watchers: tasks that keep a value up to date for all shards of this host. A watcher that panics is begun again; one
+//! that always panics is given up.
 //!
-//! What such a task said last stands until it says something else. So one that is gone must not go unnoticed: while it
-//! is begun again its word is as old as the pause is long, and once it is given up its channel is closed, and shards do
-//! not go by it any more.
+//! A watched value stays as it is until its watcher replaces it, so a dead watcher must be noticed. While it is begun
+//! again, its value is as old as the pause is long. Once it is given up, its channel is closed, and shards stop.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env;
 
-/// Has what `task` makes tell by `told`, until `stop` is cancelled.
+/// Runs the watcher that `task` makes, which writes to `told`, and begins it again after a panic, until `stop`.
 pub(super) fn look_after<T, F>(
     name: &'static str,
     told: watch::Sender<T>,
