@@ -59,7 +59,7 @@ impl Destinations {
         self.callable.insert(destination.name.clone(), destination);
     }
 
-    /// Has one be called no more. What waits for it keeps its order; where there is none, it is as one that is not known.
+    /// Has one be called no more. What waits for it keeps its order; without one, it is as one that is not known.
     pub fn remove(&mut self, name: &DestinationName, ordering: Ordering) {
         self.callable.remove(name);
         if ordering == Ordering::None {

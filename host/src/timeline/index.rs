@@ -192,8 +192,8 @@ impl Index {
     /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
     /// owner's until [`Index::own`] says otherwise.
     ///
-    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether its messages stand in
-    /// the lanes that they belong in is asked of it afterwards ([`Index::is_reordered`]).
+    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether messages stand in the
+    /// lanes that they belong in is for [`Index::is_reordered`] to say.
     pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         let (database, state) = Self::find(path, memory, owner, feed_end)?;
         if state.epoch >= owner.epoch {
@@ -215,9 +215,9 @@ impl Index {
         self.is_whole
     }
 
-    /// Whether messages that it knows would stand in other lanes, were these the destinations: of one whose order is
-    /// another now, some wait or are in flight; or, where no order was kept, they were met at all, for some may have been
-    /// set aside, which no lane shows.
+    /// Whether messages that it knows would stand in other lanes by the destinations `now`: messages of a destination
+    /// with another order wait or are in flight. Where no order was kept, it is enough that some were met, for they may
+    /// have been set aside, which no lane shows.
     pub(super) fn is_reordered(&self, now: &Destinations) -> Result<bool, Unusable> {
         let reordered: BTreeMap<_, _> = self.reordered(now).collect();
         if reordered.is_empty() {

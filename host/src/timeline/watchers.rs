@@ -34,7 +34,7 @@ async fn looked_after<T, F>(
     F: Future<Output = ()> + Send + 'static,
 {
     if let Err(error) = env::run_again(name, again_after, &stop, || task(told.clone())).await {
-        tracing::error!(task = name, %error, "a task that shards go by is given up: they do not go by its last word any more");
+        tracing::error!(task = name, %error, "a watcher is given up: shards do not go by its last word any more");
     }
 }
 

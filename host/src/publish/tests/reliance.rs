@@ -127,7 +127,7 @@ async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
 }
 
-// TL-3: between the reading of the clock and the handing over lie the picking and a batch of the index, which may stall.
+// TL-3: between the reading of the clock and the handing over lies a batch of the index, which may stall.
 #[tokio::test]
 async fn a_message_is_not_sent_after_its_time_however_long_ago_the_time_was_read() {
     let sink = Sink::start(|_| Answer::status(200)).await;

@@ -153,9 +153,8 @@ impl Ownership {
         self.owner.is_some() && self.epoch == lease.epoch
     }
 
-    /// Whether `lease` is still its owner's and, where runtimes share the store, has not run out by `shared_now`. Where
-    /// they do not, nobody else could acquire the shard meanwhile, and the runtime's own clock, which may be set, ends no
-    /// lease.
+    /// Whether `lease` is still its owner's and, where runtimes share the store, has not run out by `shared_now`. A
+    /// runtime that is alone has no rival, and its own clock, which may be set, ends no lease.
     pub(super) fn admits(&self, lease: &ShardLease, shared_now: Option<Timestamp>) -> bool {
         self.is_held_by(lease) && shared_now.is_none_or(|now| self.until > now)
     }

@@ -150,8 +150,8 @@ impl Claims {
         Ok(picking.turn.is_over())
     }
 
-    /// Claims one message of each destination that has nothing in flight, out of turn. Returns whether the turn was over
-    /// before that.
+    /// Claims one message of each destination that has nothing in flight, out of turn. Returns whether the turn was
+    /// over before that.
     fn pick_quiet(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<bool, Broken> {
         let mut left = picking.schedule.quiet();
         while self.has_room(picking.picked.len()) && picking.seat.has_reserve() {

@@ -182,8 +182,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// A message comes to stand in a lane of a destination, whose lanes are told apart by this order. No message that is
-    /// in the index would stand in another lane for it.
+    /// Records the order by which the lanes of a destination are told apart, as a message comes to stand in one. No
+    /// message in the index may stand in another lane by it.
     pub(in crate::timeline) fn tell_apart(&mut self, destination: &DestinationName, ordering: Ordering) {
         if self.lanes.orders.get(destination) != Some(&ordering) {
             self.lanes.orders.insert(destination.clone(), ordering);

@@ -62,8 +62,8 @@ impl Schedule {
         }
     }
 
-    /// Tells outlets and lanes, `told_max` at the most, what their destinations are now: they have their limits, weights
-    /// and policies from then on. Says how many that were.
+    /// Gives outlets and lanes, up to `told_max`, the limits, weights and policies of destinations that have changed.
+    /// Returns how many that were.
     pub(in crate::timeline) fn tell_changes(
         &mut self,
         step: &mut Step<'_>,

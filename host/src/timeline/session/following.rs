@@ -64,8 +64,8 @@ impl Session<'_> {
         Ok(looked)
     }
 
-    /// Tells a part of the lanes what their destinations are now. Returns how many outlets and lanes that are. The session
-    /// ends if messages that wait would stand in other lines; with the next session, the index is built again.
+    /// Tells a part of the lanes what their destinations are now. Returns how many outlets and lanes that are. The
+    /// session ends if messages that wait would stand in other lines; with the next one, the index is built again.
     pub(super) fn take_destinations(&mut self) -> Result<usize, End> {
         let Following { watched, destinations, changes, .. } = &mut self.following;
         if watched.destinations.has_changed().unwrap_or(false) {
