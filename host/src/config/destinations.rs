@@ -167,8 +167,8 @@ pub fn destination(
     checked.filter(|_| settings.problems.is_empty()).ok_or(settings.problems)
 }
 
-/// Which messages a document has keep their order, also if this host cannot use it for another reason. `None` if it does
-/// not say so in words that this host knows.
+/// Which messages a document has keep their order, also if this host cannot use it for another reason. `None` if it
+/// does not say so in words that this host knows.
 pub fn ordering(document: &serde_json::Map<String, serde_json::Value>) -> Option<Ordering> {
     let defaults = DestinationDocument::default();
     let of = |key: &str| document.get(key).filter(|value| !value.is_null());

@@ -192,8 +192,8 @@ impl Index {
     /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
     /// owner's until [`Index::own`] says otherwise.
     ///
-    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether messages stand in the
-    /// lanes that they belong in is for [`Index::is_reordered`] to say.
+    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether messages stand in
+    /// the lanes that they belong in is for [`Index::is_reordered`] to say.
     pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         let (database, state) = Self::find(path, memory, owner, feed_end)?;
         if state.epoch >= owner.epoch {

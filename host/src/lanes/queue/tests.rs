@@ -112,7 +112,7 @@ fn shares_of_a_destination_differ_from_those_by_weight_by_two_visits_and_a_large
         let largest: Vec<u64> = (0..keys).map(|_| random.random_range(quantum..=16 * quantum)).collect();
         let mut taken = vec![0_u64; keys];
         let costs = |who: usize| {
-            let cost = random_cost(random, largest[who]);
+            let cost = random_cost(random, largest[who]).max(quantum);
             taken[who] += cost;
             cost
         };
@@ -120,7 +120,7 @@ fn shares_of_a_destination_differ_from_those_by_weight_by_two_visits_and_a_large
         for (one, other) in (0..keys).flat_map(|one| (0..keys).map(move |other| (one, other))) {
             let (of_one, of_other) = (u64::from(weights[one]), u64::from(weights[other]));
             let ahead = (taken[one] * of_other).saturating_sub(taken[other] * of_one);
-            // In full visits of both, with what one of them went into debt by.
+            // One of them may have begun a visit more and the other not have used its last, and be in debt by its largest.
             let most = 2 * quantum * of_one * of_other + largest[one] * of_other;
             assert!(one == other || ahead < most, "{one} before {other}: {taken:?} by {weights:?}, of {largest:?}");
         }
