@@ -5,8 +5,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
 
+mod again;
 mod figures;
 
+#[cfg(test)]
+pub(crate) use again::PANICS_MAX;
+pub use again::{AGAIN_AFTER, GivenUp, run_again};
 pub use figures::{descriptors, disk};
 
 use std::future::Future;

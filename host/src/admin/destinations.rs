@@ -95,7 +95,7 @@ async fn set(
         .map_err(|reason| ApiError::Invalid(format!("`destinations.{name}.url`: {reason}")))?;
     if let Some(row) = &row
         && !reorder
-        && book.ordering(&name, &row.document) != destination.ordering
+        && book.ordering(row) != destination.ordering
     {
         let pending = parts.store.pending_of(&name).await?;
         if pending.messages > 0 || pending.more {

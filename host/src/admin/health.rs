@@ -100,6 +100,7 @@ pub(super) async fn readyz(
             }
             reasons.extend(supervisor.readiness().reasons);
             reasons.extend(timeline_trouble(timeline.troubles_now(), timeline.is_looked_after()));
+            reasons.extend(destinations.trouble());
         }
     }
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

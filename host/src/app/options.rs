@@ -100,6 +100,7 @@ pub(super) fn destinations(config: &Config, secrets: &Secrets, store: &Store) ->
         configured: config.destinations.clone(),
         namespaces: config.namespaces.clone(),
         read: read_destination(config),
+        ordering: Arc::new(|document| config::ordering(&serde_json::from_str(document).ok()?)),
         advise: Arc::new(move |destinations| descriptors.advise(destinations)),
         secrets: secrets.clone(),
         store: store.clone(),

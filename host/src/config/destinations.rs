@@ -181,6 +181,20 @@ pub fn destination_value(key: &str, text: &str) -> serde_json::Value {
     read.and_then(|value| serde_json::to_value(value).ok()).unwrap_or_else(|| text.into())
 }
 
+/// Which messages a document has keep their order, also if this host cannot use it for another reason. `None` if it
+/// does not say so in words that this host knows.
+pub fn ordering(document: &serde_json::Map<String, serde_json::Value>) -> Option<Ordering> {
+    let defaults = DestinationDocument::default();
+    let of = |key: &str| document.get(key).filter(|value| !value.is_null());
+    let word = of("ordering").map_or(Ok(defaults.ordering), OrderingWord::deserialize).ok()?;
+    let domains = of("ordering_domains").map_or(Ok(defaults.ordering_domains), u16::deserialize);
+    match word {
+        OrderingWord::None => Some(Ordering::None),
+        OrderingWord::Exact => Some(Ordering::Exact),
+        OrderingWord::Hashed => domains.ok().filter(|domains| *domains > 0).map(|domains| Ordering::Hashed { domains }),
+    }
+}
+
 /// Whether a lane may ever have so many messages in flight: its destination has no more than its part of all, whatever
 /// its lanes may have (the publisher and the shards see to that). If not, what to do.
 fn check_share(messages: u32, in_flight_max: usize) -> Result<(), String> {

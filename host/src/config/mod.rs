@@ -34,7 +34,7 @@ use crate::model::reading::ReaderOrigin;
 use crate::secrets::Secret;
 
 pub use checkpoints::{BucketConfig, CheckpointsConfig, CheckpointsPlace};
-pub use destinations::{InFlightMax, destination, destination_value};
+pub use destinations::{InFlightMax, destination, destination_value, ordering};
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,

@@ -12,15 +12,21 @@
 //!
 //! A message for whose bytes there is no room holds up nobody but its own destination: nothing more goes there until it
 //! has gone, with what comes free, or with the reserve once nothing is in flight there any more. Of the reserve what
-//! the first of these needs is kept for it. One that is larger than all counts as all, and goes alone.
+//! the first of these needs is kept for it. Both hold for [`WAITS_FOR`] after its shard has asked for it, and anew each
+//! time that it asks: a shard that may not claim any more keeps nothing from others. One that is larger than all counts
+//! as all, and goes alone.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use super::rivals::Rivals;
+use super::rivals::{PATIENCE, Rivals};
 use super::turn::message_cost;
 use crate::model::destination::{DESTINATION_PART, RESERVE_PART};
+
+/// How long a destination, and bytes of the reserve, wait for a shard that was refused. Shards ask for what they want
+/// as often as rivals do; one that comes a little late has not given up.
+const WAITS_FOR: Duration = PATIENCE.saturating_mul(2);
 
 /// How much may be in flight at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +58,35 @@ pub struct Places<S, D> {
     rivals: Rivals<S>,
     /// A shard that waits for bytes to a destination that has nothing in flight, and for how many: of the reserve
     /// nobody else takes these.
-    kept: Option<(S, u64)>,
+    kept: Option<(Wait<S>, u64)>,
+}
+
+/// A shard that others wait for.
+#[derive(Debug, Clone, Copy)]
+struct Wait<S> {
+    shard: S,
+    /// When it asked last.
+    asked: Duration,
+}
+
+impl<S: Copy + Eq> Wait<S> {
+    /// What is left of a wait at `now`.
+    fn at(wait: Option<Self>, now: Duration) -> Option<Self> {
+        wait.filter(|wait| now.saturating_sub(wait.asked) < WAITS_FOR)
+    }
+
+    /// A wait that `shard` asks for at `now`: it is another one's as long as that lasts.
+    fn asked(wait: Option<Self>, shard: S, now: Duration) -> Self {
+        match Self::at(wait, now) {
+            Some(wait) if wait.shard != shard => wait,
+            Some(_) | None => Wait { shard, asked: now },
+        }
+    }
+
+    /// A wait, unless it is this shard's.
+    fn but_of(wait: Option<Self>, shard: S) -> Option<Self> {
+        wait.filter(|wait| wait.shard != shard)
+    }
 }
 
 /// What is in flight to one destination.
@@ -62,12 +96,19 @@ struct There<S> {
     bytes: u64,
     rivals: Rivals<S>,
     /// The shard whose message waits for bytes.
-    waits: Option<S>,
+    waits: Option<Wait<S>>,
 }
 
 impl<S> Default for There<S> {
     fn default() -> Self {
         Self { messages: 0, bytes: 0, rivals: Rivals::default(), waits: None }
+    }
+}
+
+impl<S: Copy + Ord> There<S> {
+    /// Whether nothing is in flight there, and nobody wants anything.
+    fn is_forgotten(&self) -> bool {
+        self.messages == 0 && self.waits.is_none() && self.rivals.all().next().is_none()
     }
 }
 
@@ -94,14 +135,15 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
     ) -> Result<(), NoPlace> {
         let counted = self.counted(bytes);
         let half = self.half();
-        let (kept, reserve) = (self.kept_from(shard), self.reserve());
+        let (kept, reserve) = (self.kept_from(shard, now), self.reserve());
         if !self.there.contains_key(destination) {
             self.there.insert(destination.clone(), There::default());
         }
         let there = self.there.get_mut(destination).expect("it was just put there");
         let is_first = there.messages == 0;
         let fits_there = is_first || (there.messages < half.messages && there.bytes + counted <= half.bytes);
-        let is_waited_for = there.waits.is_some_and(|who| who != shard || !waited);
+        there.waits = Wait::at(there.waits, now);
+        let is_waited_for = there.waits.is_some_and(|wait| wait.shard != shard || !waited);
         if !fits_there || is_waited_for || !there.rivals.may(shard, now) {
             there.rivals.refused(shard, now);
             return Err(NoPlace::Destination);
@@ -111,9 +153,9 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
         let has_messages = self.messages < self.max.messages - of_messages;
         let has_bytes = self.bytes == 0 || self.bytes + counted <= self.max.bytes - of_bytes;
         if has_messages && !has_bytes {
-            there.waits.get_or_insert(shard);
+            there.waits = Some(Wait::asked(there.waits, shard, now));
             if is_first {
-                self.kept.get_or_insert((shard, counted.min(reserve.bytes)));
+                self.keep(shard, counted.min(reserve.bytes), now);
             }
             self.rivals.refused(shard, now);
             return Err(NoPlace::Bytes);
@@ -135,7 +177,7 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
         self.bytes += counted;
         if waited {
             there.waits = None;
-            self.kept = self.kept.filter(|(keeper, _)| *keeper != shard || !is_first);
+            self.kept = self.kept.filter(|(wait, _)| wait.shard != shard || !is_first);
         }
         Ok(())
     }
@@ -150,7 +192,7 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
         self.bytes -= counted;
         called.extend(there.rivals.all());
         called.extend(self.rivals.all());
-        if there.messages == 0 && there.waits.is_none() && there.rivals.all().next().is_none() {
+        if there.is_forgotten() {
             self.there.remove(destination);
         }
     }
@@ -180,20 +222,20 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
     /// What a shard had wait for bytes to a destination is not to be sent any more.
     pub fn wait_no_longer(&mut self, shard: S, destination: &D) {
         if let Some(there) = self.there.get_mut(destination) {
-            there.waits = there.waits.filter(|who| *who != shard);
+            there.waits = Wait::but_of(there.waits, shard);
         }
-        self.kept = self.kept.filter(|(keeper, _)| *keeper != shard);
+        self.kept = self.kept.filter(|(wait, _)| wait.shard != shard);
     }
 
-    /// A shard is given up.
+    /// A shard wants nothing more. What it has in flight counts until it is given back.
     pub fn leave(&mut self, shard: S, called: &mut Vec<S>) {
         self.rest(shard, called);
-        self.kept = self.kept.filter(|(keeper, _)| *keeper != shard);
+        self.kept = self.kept.filter(|(wait, _)| wait.shard != shard);
         self.there.retain(|_, there| {
-            there.waits = there.waits.filter(|who| *who != shard);
+            there.waits = Wait::but_of(there.waits, shard);
             there.rivals.leave(shard);
             called.extend(there.rivals.all());
-            there.messages > 0
+            !there.is_forgotten()
         });
     }
 
@@ -216,8 +258,18 @@ impl<S: Copy + Ord, D: Clone + Eq + Hash> Places<S, D> {
     }
 
     /// Bytes that are kept for another shard.
-    fn kept_from(&self, shard: S) -> u64 {
-        self.kept.filter(|(keeper, _)| *keeper != shard).map_or(0, |(_, bytes)| bytes)
+    fn kept_from(&self, shard: S, now: Duration) -> u64 {
+        let Some((wait, bytes)) = self.kept else { return 0 };
+        Wait::but_of(Wait::at(Some(wait), now), shard).map_or(0, |_| bytes)
+    }
+
+    /// Keeps so many bytes for a shard, unless some are kept for another one.
+    fn keep(&mut self, shard: S, bytes: u64, now: Duration) {
+        let (before, of_before) = self.kept.map_or((None, 0), |(wait, bytes)| (Wait::at(Some(wait), now), bytes));
+        let wait = Wait::asked(before, shard, now);
+        // What it asked for first stays what it is kept.
+        let bytes = if before.is_some() { of_before } else { bytes };
+        self.kept = Some((wait, bytes));
     }
 
     fn counted(&self, bytes: u32) -> u64 {

@@ -8,7 +8,7 @@
 //! This is deficit round robin in which a visit may end with a debt instead of a rest, so that the next cost need not
 //! be known, and in which as many visits go on at once as there is room for. Places at the back are given when visits
 //! begin: whoever ends its visit sooner gains nothing by it, and of those who want all the time each begins one visit
-//! before any begins its next.
+//! before any begins its next. Where there is room for another visit while one lasts, that one begins its next as well.
 //!
 //! Whoever leaves forfeits what is left of its allowance, and not its debt.
 
@@ -26,11 +26,15 @@ pub struct Queue<K> {
     called: Vec<K>,
     /// The last place that was given.
     place: u64,
+    /// The most visits that any has begun.
+    visits: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
     allowance: i64,
+    /// The visits that it has begun, as if it had been there from the beginning.
+    visits: u64,
     standing: Standing,
     place: u64,
     /// Where it stands after the visit that it is in.
@@ -46,7 +50,7 @@ enum Standing {
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        Self { waiting: BTreeMap::new(), members: HashMap::new(), called: Vec::new(), place: 0 }
+        Self { waiting: BTreeMap::new(), members: HashMap::new(), called: Vec::new(), place: 0, visits: 0 }
     }
 }
 
@@ -68,8 +72,9 @@ impl<K: Copy + Eq + Hash> Queue<K> {
             Standing::Waiting => {}
             Standing::Away => {
                 let (place, place_after) = (self.next_place(), self.next_place());
+                let visits = self.visits;
                 let member = self.member(who);
-                (member.place, member.place_after) = (place, place_after);
+                (member.place, member.place_after, member.visits) = (place, place_after, visits);
                 self.stand(who);
             }
             Standing::Called => {
@@ -95,10 +100,8 @@ impl<K: Copy + Eq + Hash> Queue<K> {
                 continue;
             };
             if self.member(who).allowance <= 0 {
-                let place = self.next_place();
-                let member = self.member(who);
-                member.allowance += grant(of_it);
-                member.place_after = place;
+                self.catch_up(self.members[&who].visits, &weight);
+                self.begin_visit(who, of_it);
             }
             let member = self.member(who);
             if member.allowance <= 0 {
@@ -127,6 +130,25 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         called
     }
 
+    /// Its next visit begins.
+    fn begin_visit(&mut self, who: K, weight: u32) {
+        let place = self.next_place();
+        let member = self.member(who);
+        member.allowance += grant(weight);
+        member.visits += 1;
+        member.place_after = place;
+        self.visits = self.visits.max(self.members[&who].visits);
+    }
+
+    /// Has those who were called begin their next visits, until they have begun as many as this.
+    fn catch_up(&mut self, visits: u64, weight: &impl Fn(K) -> Option<u32>) {
+        for who in self.called.clone() {
+            while self.members[&who].visits < visits {
+                self.begin_visit(who, weight(who).unwrap_or(1));
+            }
+        }
+    }
+
     /// The room that those who were called may take.
     fn spoken_for(&self) -> usize {
         let slots = |who: &K| usize::try_from(self.members[who].allowance.max(1)).unwrap_or(usize::MAX);
@@ -141,7 +163,9 @@ impl<K: Copy + Eq + Hash> Queue<K> {
         for who in self.waiting.values().chain(&self.called) {
             let member = self.members.get_mut(who).expect("whoever waits, or was called, is known");
             member.allowance += rounds * grant_of(*who);
+            member.visits += rounds.unsigned_abs();
         }
+        self.visits += rounds.unsigned_abs();
     }
 
     /// It has taken. Says whether it may go on, with `room` left for those who were called; if not, it waits again.
@@ -167,7 +191,7 @@ impl<K: Copy + Eq + Hash> Queue<K> {
     }
 
     fn member(&mut self, who: K) -> &mut Member {
-        let new = Member { allowance: 0, standing: Standing::Away, place: 0, place_after: 0 };
+        let new = Member { allowance: 0, visits: 0, standing: Standing::Away, place: 0, place_after: 0 };
         self.members.entry(who).or_insert(new)
     }
 

@@ -68,18 +68,22 @@ impl Turn {
         self.items = 0;
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether nothing more is served in it.
+    pub fn is_over(&self) -> bool {
         self.items == 0
     }
 
-    /// Begins a visit, unless it has begun as many as it may.
+    /// Begins a visit, unless it has begun as many as it may: then it is over.
     pub(super) fn begin_visit(&mut self) -> bool {
         match self.visits.checked_sub(1) {
             Some(left) => {
                 self.visits = left;
                 true
             }
-            None => false,
+            None => {
+                self.end();
+                false
+            }
         }
     }
 

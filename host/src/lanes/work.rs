@@ -3,7 +3,7 @@
 //! Each class has a queue of its own, a weight, and a cap on what one turn of it does. The classes that have work stand
 //! in a round; a visit grants `weight x QUANTUM` records, and turns are given until the grant is used up. What a turn
 //! did is known only afterwards, so the last turn may exceed the grant by less than its cap, and the next visit makes
-//! up for it.
+//! up for it. A turn that exceeds its cap is a mistake of its class: that is told, and owed, and stops nobody.
 //!
 //! [`WorkClass::LeaseFence`] alone comes before the round: as long as it owes nothing it is next, and what it did it
 //! owes.
@@ -12,7 +12,8 @@
 //! as outcomes.
 //!
 //! Invariants:
-//! - A class that has work is given a turn after the others have done no more than [`WorkPlan::bound`] records.
+//! - A class that has work is given a turn after the others have done no more than [`WorkPlan::bound`] records, as long
+//!   as their turns keep within their caps.
 //! - A class without work gathers no credit; what it owes, it goes on owing.
 //! - Each class but [`WorkClass::Query`] and [`WorkClass::Checkpoint`] has a reserve in every dimension that nobody
 //!   else can take, and all reserves together are there.
@@ -117,8 +118,8 @@ pub struct WorkShare {
     pub weight: u32,
     /// What may wait.
     pub queue: Amount,
-    /// Records that one turn does at the most.
-    pub turn_max: usize,
+    /// What one turn does at the most, with the bytes that it hands on or takes in.
+    pub turn: Amount,
     /// How long one turn takes: claiming ends with it, the store is waited for no longer, and a turn of the index
     /// alone, which its records bound, is counted if it took longer.
     pub turn_time: Duration,
@@ -204,7 +205,7 @@ impl WorkPlan {
         let others = WorkClass::ALL.into_iter().filter(|other| *other != class).map(|other| self.share(other));
         match class {
             // It comes after the turn that is under way.
-            WorkClass::LeaseFence => others.map(|share| share.turn_max as u64).max().unwrap_or(0),
+            WorkClass::LeaseFence => others.map(|share| share.turn.records as u64).max().unwrap_or(0),
             WorkClass::OutcomeAndControl
             | WorkClass::SourceApply
             | WorkClass::Expiry
@@ -212,7 +213,7 @@ impl WorkPlan {
             | WorkClass::Gc
             | WorkClass::Query
             | WorkClass::Checkpoint => {
-                others.map(|share| share.grant().unsigned_abs() + share.turn_max as u64 - 1).sum()
+                others.map(|share| share.grant().unsigned_abs() + share.turn.records as u64 - 1).sum()
             }
         }
     }
@@ -228,7 +229,7 @@ impl WorkShare {
         let lacks = [
             ("weight", self.weight == 0),
             ("queue", self.queue.records == 0 || self.queue.bytes == 0),
-            ("turn", self.turn_max == 0 || self.turn_time.is_zero()),
+            ("turn", self.turn.records == 0 || self.turn.bytes == 0 || self.turn_time.is_zero()),
             ("reserve", kept && (self.reserve.records == 0 || self.reserve.bytes == 0)),
         ];
         let class = class.as_str();
@@ -296,26 +297,27 @@ impl WorkRound {
         }
     }
 
-    /// A turn of a class did so many records; one that found nothing to do costs one.
-    ///
-    /// # Panics
-    /// If it did more than a turn may.
-    pub fn did(&mut self, class: WorkClass, records: usize) {
-        let turn_max = self.plan.share(class).turn_max;
-        assert!(records <= turn_max, "a turn of {} does at most {turn_max} records, not {records}", class.as_str());
-        self.credit[class as usize] -= i64::try_from(records.max(1)).expect("a turn is short");
+    /// A turn of a class did so much; one that found nothing to do costs a record. Says whether it kept within what a
+    /// turn may do. An excess is owed like the rest: the class waits for its next turn until the others have had as
+    /// much, and their longest waits show it.
+    pub fn did(&mut self, class: WorkClass, Amount { records, bytes }: Amount) -> bool {
+        let turn = self.plan.share(class).turn;
+        let spent = i64::try_from(records.max(1)).unwrap_or(i64::MAX);
+        self.credit[class as usize] = self.credit[class as usize].saturating_sub(spent);
         for other in WorkClass::ALL {
             let waited = &mut self.waited[other as usize];
             if other == class {
                 *waited = None;
             } else if let Some(waited) = waited {
-                *waited += records.max(1) as u64;
+                *waited = waited.saturating_add(records.max(1) as u64);
                 self.longest[other as usize] = self.longest[other as usize].max(*waited);
             }
         }
+        records <= turn.records && bytes <= turn.bytes
     }
 
-    /// How long each class has waited at the most, in records that others did meanwhile: never more than its bound.
+    /// How long each class has waited at the most, in records that others did meanwhile: never more than its bound, as
+    /// long as every turn keeps within its own.
     pub fn longest_wait(&self, class: WorkClass) -> u64 {
         self.longest[class as usize]
     }

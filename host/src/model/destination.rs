@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::destination_lane::Ordering;
-use super::hash::fnv1a;
 use super::message::UncertainPolicy;
 use super::names::{DestinationName, SecretName};
 use super::retry::RetryPolicy;
@@ -60,26 +59,28 @@ impl Destinations {
         self.callable.insert(destination.name.clone(), destination);
     }
 
-    /// Has one be called no more. What waits for it keeps its order.
+    /// Has one be called no more. What waits for it keeps its order; without one, it is as one that is not known.
     pub fn remove(&mut self, name: &DestinationName, ordering: Ordering) {
         self.callable.remove(name);
-        self.removed.insert(name.clone(), ordering);
+        if ordering == Ordering::None {
+            self.removed.remove(name);
+        } else {
+            self.removed.insert(name.clone(), ordering);
+        }
+    }
+
+    /// Has the messages of one keep this order, whatever is said of it.
+    pub fn keep_order(&mut self, name: &DestinationName, ordering: Ordering) {
+        match self.callable.get_mut(name) {
+            Some(destination) => destination.ordering = ordering,
+            None => self.remove(name, ordering),
+        }
     }
 
     /// Which messages of a destination keep their order. Nobody said so of one that is not known: none.
     pub fn ordering_of(&self, name: &DestinationName) -> Ordering {
         let callable = self.callable.get(name).map(|destination| destination.ordering);
         callable.or_else(|| self.removed.get(name).copied()).unwrap_or(Ordering::None)
-    }
-
-    /// Stands for which messages keep their order: another number means that lanes are told apart in another way.
-    pub fn ordering_fingerprint(&self) -> u64 {
-        let callable = self.callable.values().map(|destination| (&destination.name, destination.ordering));
-        let removed = self.removed.iter().map(|(name, ordering)| (name, *ordering));
-        let all: BTreeMap<&DestinationName, Ordering> = callable.chain(removed).collect();
-        let ordered = all.into_iter().filter(|(_, ordering)| *ordering != Ordering::None);
-        let words = ordered.map(|(name, ordering)| format!("{name}={ordering:?};"));
-        fnv1a(words.flat_map(String::into_bytes))
     }
 }
 
@@ -210,16 +211,13 @@ mod tests {
     fn what_waits_for_a_removed_destination_keeps_its_order_and_what_was_never_known_has_none() {
         let name: DestinationName = "line".parse().unwrap();
         let mut destinations: Destinations = [destination("line", Ordering::Exact)].into_iter().collect();
-        let before = destinations.ordering_fingerprint();
         destinations.remove(&name, Ordering::Exact);
         assert_eq!((destinations.len(), terms_of(&destinations, &name)), (0, None));
         assert_eq!(destinations.ordering_of(&name), Ordering::Exact);
-        assert_eq!(destinations.ordering_fingerprint(), before, "lanes are told apart as before");
         destinations.insert(destination("line", Ordering::Hashed { domains: 4 }));
         assert_eq!(destinations.ordering_of(&name), Ordering::Hashed { domains: 4 });
-        assert_ne!(destinations.ordering_fingerprint(), before);
         assert_eq!(destinations.ordering_of(&"other".parse().unwrap()), Ordering::None);
-        let unordered: Destinations = [destination("plain", Ordering::None)].into_iter().collect();
-        assert_eq!(unordered.ordering_fingerprint(), Destinations::new().ordering_fingerprint());
+        destinations.remove(&name, Ordering::None);
+        assert_eq!(destinations, Destinations::new(), "what keeps no order is as what was never known");
     }
 }

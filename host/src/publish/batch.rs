@@ -73,11 +73,17 @@ impl Engine {
         }
     }
 
-    /// Those whose destinations are still known, on the ways to them that hold now; the others settle as they came.
+    /// Those whose destinations are still known, on the ways to them that hold now; the others are recalled.
     fn routed(&self, claims: Vec<Claim>) -> Vec<Claim> {
-        let routed = |mut claim: Claim| {
-            claim.route = self.routes.to(&claim.message.destination)?;
-            Some(claim)
+        let routed = |mut claim: Claim| match self.routes.to(&claim.message.destination) {
+            Some(route) => {
+                claim.route = route;
+                Some(claim)
+            }
+            None => {
+                claim.settle(Settled::Recalled);
+                None
+            }
         };
         claims.into_iter().filter_map(routed).collect()
     }

@@ -94,17 +94,17 @@ pub(super) fn send(
     }
 }
 
-/// The latest that it can be, carried forward from a moment of trusted time by the monotonic clock.
+/// The latest that it can be, carried forward from a reading of trusted time by the monotonic clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Latest {
+pub struct Latest {
     then: Timestamp,
     monotonic: Duration,
 }
 
 impl Latest {
-    /// `then` is the latest that it can be at this moment.
-    pub(super) fn at(then: Timestamp, clock: &dyn Clock) -> Self {
-        Self { then, monotonic: clock.monotonic() }
+    /// `then` was the latest that it could be at this monotonic time: that of the reading, however long ago it is.
+    pub fn at(then: Timestamp, monotonic: Duration) -> Self {
+        Self { then, monotonic }
     }
 
     /// The monotonic time from which on it can be `at`; by a clock that may run as fast as [`DRIFT_PART`] says.

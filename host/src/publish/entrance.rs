@@ -139,6 +139,14 @@ impl Seat {
         state.call();
     }
 
+    /// The shard wants nothing more: nothing is kept for it, and nobody waits for it. Its places stay its own.
+    pub fn leave(&self) {
+        let mut state = self.shared.state();
+        let State { places, called, .. } = &mut *state;
+        places.leave(self.shard, called);
+        state.call();
+    }
+
     /// Returns once there may be a place for what was refused.
     pub async fn freed(&self) {
         self.freed.notified().await;
@@ -147,10 +155,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.leave();
         let mut state = self.shared.state();
-        let State { places, called, .. } = &mut *state;
-        places.leave(self.shard, called);
-        state.call();
         if state.freed.get(&self.shard).is_some_and(|freed| Arc::ptr_eq(freed, &self.freed)) {
             state.freed.remove(&self.shard);
         }

@@ -32,6 +32,7 @@ mod tests;
 
 pub use adapter::check_secret;
 pub use adapter::{NativeAnswer, NativeCall};
+pub use claim::Latest;
 pub use entrance::{Entrance, Place, Seat};
 pub use metrics::describe;
 pub use reliance::Reliance;
@@ -46,7 +47,7 @@ use tokio_util::task::TaskTracker;
 
 use adapter::{Adapter, HttpDestination, NativeAdapter};
 use batch::Engine;
-use claim::{Claim, Latest};
+use claim::Claim;
 use entrance::{CLAIM_WAIT_MAX, Line};
 use http::{HttpAdapter, HttpLimits};
 use outcomes::Outcomes;
@@ -129,7 +130,8 @@ pub enum Settled {
     TooLate,
     /// Not admitted: the store could not do it now. It is as it was before the claim.
     NotAdmitted,
-    /// Not admitted: it was called back, or has waited too long. It is as it was before the claim.
+    /// Not admitted: it was called back, has waited too long, or its destination is not known here any more. It is as
+    /// it was before the claim, and says nothing about the store.
     Recalled,
     /// Admitted, and its outcome is durable.
     Outcome {
@@ -256,20 +258,19 @@ impl Publisher {
     }
 
     /// Admits and publishes a batch in the background. Each message settles exactly once on `settled`, which must have
-    /// room for all that its shard has claimed. `latest` is the latest that it can be now (trusted time); what is not
-    /// on its way by the end of `reliance` is not sent.
+    /// room for all that its shard has claimed. `latest` is the trusted time that it was claimed by; what is not on its
+    /// way by the end of `reliance` is not sent.
     ///
-    /// A message to a destination that is not known here settles as not admitted: it waits until it is.
+    /// A message to a destination that is not known here is recalled: it waits until it is.
     pub fn publish(
         &self,
         lease: ShardLease,
         reliance: Reliance,
         batch: Vec<(ClaimedMessage, Place)>,
-        latest: Timestamp,
+        latest: Latest,
         settled: mpsc::Sender<Settlement>,
     ) {
-        let clock = &*self.engine.env.clock;
-        let (latest, now) = (Latest::at(latest, clock), clock.monotonic());
+        let now = self.engine.env.clock.monotonic();
         let mut waiting = Vec::with_capacity(batch.len());
         for (message, place) in batch {
             match self.engine.routes.to(&message.destination) {
@@ -278,7 +279,7 @@ impl Publisher {
                     let unsettled = self.unsettled.token();
                     waiting.push(Claim::new((message, place), route, reliance, now, settled, unsettled));
                 }
-                None => claim::send(&settled, &message, Settled::NotAdmitted, Some(place)),
+                None => claim::send(&settled, &message, Settled::Recalled, Some(place)),
             }
         }
         self.engine.line.wait(lease, latest, waiting);

@@ -94,7 +94,7 @@ impl Fixture {
 
     fn begin(&self, batch: Vec<ClaimedMessage>) -> mpsc::Receiver<Settlement> {
         let (settled_in, settled) = mpsc::channel(batch.len().max(1));
-        self.publisher.publish(self.lease, self.relied_on(), self.placed(batch), START, settled_in);
+        self.publisher.publish(self.lease, self.relied_on(), self.placed(batch), self.latest(START), settled_in);
         settled
     }
 
@@ -106,6 +106,11 @@ impl Fixture {
             (message, place)
         };
         batch.into_iter().map(placed).collect()
+    }
+
+    /// The latest that it can be, read now.
+    fn latest(&self, then: Timestamp) -> Latest {
+        Latest::at(then, self.shared.env.clock.monotonic())
     }
 
     fn relied_on(&self) -> Reliance {
@@ -242,7 +247,21 @@ async fn a_message_to_a_destination_that_is_not_configured_waits() {
     let fixture = Fixture::new(&sink).await;
     let mut message = fixture.emit(1).await.remove(0);
     message.destination = "gone".parse().unwrap();
-    assert_eq!(fixture.publish_one(&message).await, Settled::NotAdmitted);
+    assert_eq!(fixture.publish_one(&message).await, Settled::Recalled, "which says nothing about the store");
+}
+
+// LAN-5: the publisher follows before the shards do.
+#[tokio::test]
+async fn what_waits_for_its_admission_is_recalled_when_its_destination_goes() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::with(destination(&sink), options(64)).await;
+    let calls = fixture.publisher.engine.line.hold_calls().await;
+    let mut settled = fixture.begin(fixture.emit(2).await);
+    fixture.publisher.follow(&Destinations::new()).unwrap();
+    drop(calls);
+    fixture.publisher.drain().await;
+    assert_eq!(collect(&mut settled).into_values().collect::<Vec<_>>(), [Settled::Recalled; 2]);
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
 
 // TL-4, LAN-3

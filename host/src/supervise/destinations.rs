@@ -4,19 +4,21 @@
 //! Invariants:
 //! - The configuration wins: a name that it has is called as it says, whatever is set under it.
 //! - What is set is read by the rules of the configuration, by every runtime for itself. What one of them cannot use
-//!   waits there, and is told of.
+//!   waits there, keeps its order, and is told of.
 //! - The publisher knows a destination before the timeline claims for it, and each of them is given all destinations at
 //!   once.
 //! - Notifications are hints: the store is looked at every second.
+//! - The task that looks is begun again when it panics. Once it is given up, this runtime is not ready: it goes by what
+//!   was set before, and must not do so unnoticed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::env;
+use crate::env::{self, GivenUp};
 use crate::model::destination::{Destination, Destinations};
 use crate::model::destination_lane::Ordering;
 use crate::model::names::{DestinationName, Namespace, PackName};
@@ -31,6 +33,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub type ReadDestination =
     Arc<dyn Fn(&DestinationName, &str) -> Result<Destination, Vec<String>> + Send + Sync + 'static>;
 
+/// Which messages a document has keep their order, also if it cannot be used otherwise; `None` if it does not say so in
+/// words that are known here.
+pub type ReadOrdering = Arc<dyn Fn(&str) -> Option<Ordering> + Send + Sync + 'static>;
+
 /// What is to be said of so many destinations, if anything is.
 pub type AdviseOn = Arc<dyn Fn(usize) -> Option<String> + Send + Sync + 'static>;
 
@@ -43,6 +49,8 @@ pub struct DestinationParts {
     pub namespaces: Vec<Namespace>,
     /// The rules.
     pub read: ReadDestination,
+    /// The part of them that lanes are told apart by.
+    pub ordering: ReadOrdering,
     /// What this machine has for that many.
     pub advise: AdviseOn,
     /// Their secrets.
@@ -61,6 +69,8 @@ struct Shared {
     parts: DestinationParts,
     now: watch::Sender<Arc<Destinations>>,
     looked: Mutex<Looked>,
+    /// Why nobody looks any more.
+    given_up: OnceLock<GivenUp>,
 }
 
 /// What was seen of the store.
@@ -94,7 +104,8 @@ impl DestinationBook {
     /// Reads what is set.
     pub async fn open(parts: DestinationParts) -> Result<Self, StoreError> {
         let now = watch::Sender::new(Arc::new(parts.configured.clone()));
-        let book = Self { shared: Arc::new(Shared { parts, now, looked: Mutex::default() }) };
+        let book =
+            Self { shared: Arc::new(Shared { parts, now, looked: Mutex::default(), given_up: OnceLock::new() }) };
         book.look(None).await?;
         Ok(book)
     }
@@ -106,10 +117,32 @@ impl DestinationBook {
 
     /// Has `publisher`, and after it those who subscribed, follow what is set, until `stop` is cancelled.
     pub async fn follow(self, publisher: Publisher, stop: CancellationToken) {
+        self.keep_following(Some(publisher), stop, env::AGAIN_AFTER).await;
+    }
+
+    /// What keeps this runtime from following what is set, if anything does.
+    pub fn trouble(&self) -> Option<String> {
+        let given_up = self.shared.given_up.get()?;
+        Some(format!(
+            "destinations are called as they were set before, and no change is followed: the task that follows them failed: \
+             {given_up}. See the log, and start this host again"
+        ))
+    }
+
+    async fn keep_following(self, publisher: Option<Publisher>, stop: CancellationToken, again_after: Duration) {
+        let look = || self.clone().look_on(publisher.clone(), stop.clone());
+        if let Err(given_up) = env::run_again("destinations", again_after, &stop, look).await {
+            tracing::error!(error = %given_up, "destinations that are set are not followed any more");
+            // It is given up once.
+            let _ = self.shared.given_up.set(given_up);
+        }
+    }
+
+    async fn look_on(self, publisher: Option<Publisher>, stop: CancellationToken) {
         let mut changes = self.shared.parts.store.subscribe_destinations();
         while !stop.is_cancelled() {
             changes.mark_unchanged();
-            if let Err(error) = self.look(Some(&publisher)).await {
+            if let Err(error) = self.look(publisher.as_ref()).await {
                 tracing::warn!(%error, "destinations cannot be read now: those that are known go on");
             }
             tokio::select! {
@@ -141,9 +174,11 @@ impl DestinationBook {
         Ok((destination, said))
     }
 
-    /// Which of its messages a document has keep their order. None, if it cannot be used.
-    pub fn ordering(&self, name: &DestinationName, document: &str) -> Ordering {
-        (self.shared.parts.read)(name, document).map_or(Ordering::None, |destination| destination.ordering)
+    /// Which messages of a destination keep their order by what was set. A document that does not say so in words that
+    /// are known here leaves it as it was.
+    pub fn ordering(&self, row: &DestinationRow) -> Ordering {
+        let known = || self.shared.now.borrow().ordering_of(&row.name);
+        (self.shared.parts.ordering)(&row.document).unwrap_or_else(known)
     }
 
     /// Every destination that is configured or set, by name, as the store has it now.
@@ -250,6 +285,8 @@ impl DestinationBook {
                 Ok(destination) if row.removed => destinations.remove(&row.name, destination.ordering),
                 Ok(destination) => destinations.insert(destination),
                 Err(problems) => {
+                    // What waits for it stands in the lines that it stood in before.
+                    destinations.remove(&row.name, self.ordering(&row));
                     troubles.insert(row.name.clone(), problems.join("; "));
                 }
             }

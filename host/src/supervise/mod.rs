@@ -20,7 +20,7 @@ mod sweeper;
 mod tests;
 mod verify;
 
-pub use destinations::{AdviseOn, DestinationBook, DestinationEntry, DestinationParts, ReadDestination};
+pub use destinations::{AdviseOn, DestinationBook, DestinationEntry, DestinationParts, ReadDestination, ReadOrdering};
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;

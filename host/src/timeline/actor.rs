@@ -2,20 +2,19 @@
 //!
 //! ```text
 //!   running ──(panic)──> cleared away ──(pause)──> running
-//!      │                      └─(too often)─> left to another runtime, or down until the host is started again
+//!      │                      └─(too often)─> left to another host, or down until this host is started again
 //!      └─(stop)─> done
 //! ```
 //!
-//! A panic is a mistake in this host that something in the shard has brought to light. What it was may have gone by at
-//! the next try, so there is one; it may also be met again at once, so tries are further and further apart, and few.
+//! A panic is a mistake in this host that the shard's content has brought to light. The cause may have passed by the
+//! next try, so there is one; it may also be met again at once, so tries are few, and further and further apart.
 //!
-//! Invariant: one actor a shard. The next one begins on the same thread, after the stack of the one before is unwound,
-//! nothing that it started runs any more, and what it had given to the publisher has settled. So its index is closed,
-//! and nobody acts under its epoch beside the next owner's.
+//! Invariant: one actor a shard. The next actor begins on the same thread, after the stack of the panicked one is
+//! unwound, its tasks have ended, and its claims have settled. So its index is closed, and nothing acts under its epoch
+//! while the next owner does.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use super::fuse;
 use super::session::DRAIN_MAX;
 use super::shard::Shard;
-use super::signals::Signals;
+use super::surroundings::Surroundings;
 use crate::env;
 use crate::model::failure;
 use crate::model::retry::RetryPolicy;
@@ -35,57 +34,58 @@ use crate::model::time::Timestamp;
 use crate::publish::Settlement;
 use crate::store::{ShardId, ShardLease};
 
-/// How often, and when, a shard is opened again whose actor panics.
+/// The retries of a shard whose actor panicked.
 pub const AFTER_PANIC: RetryPolicy =
     RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 8 };
-/// An actor that lives as long as this has nothing to do with what was before.
+/// The life of an actor after which earlier panics do not count any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
-/// Between two looks at whether everything that the publisher has has settled.
+/// The pause between two looks at whether all claims have settled.
 const SETTLED_LOOK: Duration = Duration::from_millis(10);
 
-/// A shard whose actor panicked, here.
+/// A shard whose actor panicked on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardTrouble {
-    /// Which one.
+    /// The shard.
     pub shard: ShardId,
-    /// How often in a row.
+    /// Panics in a row.
     pub panics: u32,
-    /// What the last panic said.
+    /// The text of the last panic.
     pub reason: String,
-    /// What comes next.
+    /// The next step.
     pub next: AfterTrouble,
 }
 
-/// What becomes of a shard whose actor panicked.
+/// The next step for a shard whose actor panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterTrouble {
-    /// It is opened again at this time.
+    /// The shard is opened again at this time.
     OpenedAt(Timestamp),
-    /// It has been opened again.
+    /// The shard was opened again.
     Opened,
-    /// It is left to another runtime.
+    /// The shard is left to another host.
     LeftToOthers,
-    /// Nothing, before the host is started again.
+    /// The shard waits until this host is started again.
     Down,
 }
 
-/// What of an actor may outlive it: what the next one waits for.
-#[derive(Clone, Default)]
+/// The remains of a panicked actor: its successor waits until they are cleared away.
+#[derive(Default)]
 pub(super) struct Remains {
-    /// Tasks that it started.
+    /// Tasks that the actor started.
     pub tasks: TaskTracker,
-    /// Its claims hold the other ends.
-    settle: Arc<Mutex<Option<mpsc::WeakSender<Settlement>>>>,
-    lease: Arc<Mutex<Option<ShardLease>>>,
+    /// The channel that the actor's claims settle on; each claim holds a sender.
+    settle: Mutex<Option<mpsc::WeakSender<Settlement>>>,
+    /// The last lease of the actor.
+    lease: Mutex<Option<ShardLease>>,
 }
 
 impl Remains {
-    /// What was claimed settles there.
+    /// Records the channel that claims settle on.
     pub(super) fn settling(&self, settle: &mpsc::Sender<Settlement>) {
         *lock(&self.settle) = Some(settle.downgrade());
     }
 
-    /// It holds this lease.
+    /// Records the lease that the actor holds.
     pub(super) fn owning(&self, lease: ShardLease) {
         *lock(&self.lease) = Some(lease);
     }
@@ -94,8 +94,8 @@ impl Remains {
         *lock(&self.lease)
     }
 
-    /// Returns once nothing runs any more that it started, and what it gave to the publisher has settled; attempts that
-    /// take longer than a session that ends would wait for are the next owner's to settle.
+    /// Returns once the actor's tasks have ended and its claims have settled. Attempts that take longer than the drain
+    /// of a session are left to the next owner.
     async fn cleared_away(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -113,72 +113,67 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Runs a shard on a thread of its own. The receiver closes when the thread ends, however it does.
-pub(super) fn start(
-    shard: Shard,
-    after_panic: RetryPolicy,
-    trouble: watch::Sender<Option<ShardTrouble>>,
-) -> std::io::Result<watch::Receiver<()>> {
+pub(super) fn start(shard: Shard) -> std::io::Result<watch::Receiver<()>> {
     let (ending, done) = watch::channel(());
     let runtime = Handle::current();
     std::thread::Builder::new().name(format!("shard-{}", shard.id.0)).spawn(move || {
         let _ending = ending;
-        Actor { shard, after_panic, trouble, runtime, panics: 0 }.live();
+        Actor { shard, runtime, panics: 0 }.live();
     })?;
     Ok(done)
 }
 
 struct Actor {
     shard: Shard,
-    after_panic: RetryPolicy,
-    trouble: watch::Sender<Option<ShardTrouble>>,
     runtime: Handle,
-    /// How often it panicked in a row.
+    /// Panics in a row.
     panics: u32,
 }
 
 impl Actor {
     fn live(mut self) {
-        let signals = Arc::new(Signals::new(self.shard.id));
+        let clock = Arc::clone(&self.shard.around.env.clock);
         loop {
-            let began = self.shard.env.clock.monotonic();
-            let lived = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(self.shard.run(&signals))));
-            self.shard.active.store(false, Ordering::Release);
+            let began = clock.monotonic();
+            let lived = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(self.shard.run())));
+            self.shard.status.set_active(false);
             let Err(panic) = lived else { return };
             #[cfg(test)]
             if panic.is::<fuse::Crash>() {
                 return;
             }
-            if self.shard.env.clock.monotonic().saturating_sub(began) >= FORGOTTEN_AFTER {
+            if clock.monotonic().saturating_sub(began) >= FORGOTTEN_AFTER {
                 self.panics = 0;
             }
             self.panics += 1;
-            signals.ended("panic");
-            signals.gone();
-            let goes_on = self.runtime.clone().block_on(self.after_panic(reason(&*panic), &signals));
+            self.shard.signals.ended("panic");
+            self.shard.signals.gone();
+            let goes_on = self.runtime.clone().block_on(self.after_panic(reason(&*panic)));
             if !goes_on {
                 return;
             }
         }
     }
 
-    /// Clears away what is left of an actor that panicked, and waits until it may be begun again; `false` if it is not.
-    async fn after_panic(&mut self, reason: String, signals: &Signals) -> bool {
+    /// Clears away the remains of an actor that panicked, and waits for the time to begin it again; `false` if it is
+    /// not begun again.
+    async fn after_panic(&mut self, reason: String) -> bool {
         let (shard, panics) = (&self.shard, self.panics);
-        let stop = shard.stop.clone();
-        shard.elsewhere.store(false, Ordering::Release);
-        shard.inquiries.send_replace(None);
+        let Surroundings { options, env, publisher, stop, .. } = &*shard.around;
+        shard.status.set_elsewhere(false);
+        shard.status.set_inquiries(None);
         let number = shard.id.0;
         tracing::error!(shard = number, panics, reason, "a shard's actor panicked");
-        let pause = self.after_panic.delay_after(panics, &number.to_be_bytes());
-        let at = shard.env.now() + pause.unwrap_or_default();
+        let pause = options.after_panic.delay_after(panics, &number.to_be_bytes());
+        let at = env.now() + pause.unwrap_or_default();
         self.tell(&reason, if pause.is_some() { AfterTrouble::OpenedAt(at) } else { AfterTrouble::Down });
         if let Some(lease) = shard.remains.lease() {
-            // What has no place in flight yet is not waited for.
-            shard.publisher.recall(lease, |_| true);
+            // Claims without a place in flight are not waited for.
+            publisher.recall(lease, |_| true);
         }
-        // Not even a stop goes on before that: whoever waits for it believes the index closed.
+        // A stop waits for this as well: it promises that the index is closed.
         shard.remains.cleared_away().await;
-        let Some(pause) = pause else { return self.give_up(reason, signals).await };
+        let Some(pause) = pause else { return self.give_up(reason).await };
         tokio::select! {
             () = env::sleep(pause) => {}
             () = stop.cancelled() => {}
@@ -191,15 +186,15 @@ impl Actor {
         true
     }
 
-    /// Leaves the shard to another runtime, where there may be one; `false` if there is none.
-    async fn give_up(&mut self, reason: String, signals: &Signals) -> bool {
+    /// Leaves the shard to another host, where there may be one; `false` if there is none.
+    async fn give_up(&mut self, reason: String) -> bool {
         let shard = &self.shard;
-        if shard.keeper.placement.is_shared() && !shard.stop.is_cancelled() {
+        if shard.around.placement.is_shared() && !shard.around.stop.is_cancelled() {
             self.tell(&reason, AfterTrouble::LeftToOthers);
             let said = format!("its actor panicked {} times: {reason}", self.panics);
-            if shard.withdraw(shard.remains.lease(), &said, signals).await {
+            if shard.withdraw(shard.remains.lease(), &said).await {
                 self.panics = 0;
-                return !self.shard.stop.is_cancelled();
+                return !self.shard.around.stop.is_cancelled();
             }
             self.tell(&reason, AfterTrouble::Down);
         }
@@ -220,11 +215,11 @@ impl Actor {
 
     fn tell(&self, reason: &str, next: AfterTrouble) {
         let (shard, panics, reason) = (self.shard.id, self.panics, reason.to_owned());
-        self.trouble.send_replace(Some(ShardTrouble { shard, panics, reason, next }));
+        self.shard.status.set_trouble(ShardTrouble { shard, panics, reason, next });
     }
 }
 
-/// What a panic said.
+/// The text of a panic.
 fn reason(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref().cloned());
     failure::cut(text.unwrap_or_else(|| "it said nothing".to_owned()))

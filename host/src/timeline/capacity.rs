@@ -1,7 +1,7 @@
-//! What all shards of this runtime share, measured every so often: disk, descriptors, connections to destinations.
+//! Resources that all shards of this host share, measured regularly: disk, descriptors, connections to destinations.
 //!
-//! What is decided by it is `lanes::Supply`'s; each shard adds how its own index does and which of its attempts have no
-//! outcome on record.
+//! `lanes::Supply` decides by them. Each shard adds the pace of its own index and its attempts without a recorded
+//! outcome.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::env;
 use crate::lanes::{DESCRIPTORS_FLOOR, DISK_FLOOR, Level, Resource, Supply};
 use crate::publish::{PublishLoad, Publisher};
 
-/// How often it is measured.
+/// The pause between two measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Connections to destinations press from so many times as many on as messages in flight and idle ones need. A request
 /// that finds an idle connection after all leaves the one that it had begun to the pool, so for a moment there may be
@@ -29,7 +29,7 @@ const CHANNELS: &str = "forebay_publish_channels";
 const OUTCOMES_WAITING: &str = "forebay_publish_outcomes_waiting";
 const CACHE_BYTES: &str = "forebay_timeline_memory_bytes";
 
-/// Says what the metrics of this module mean.
+/// Registers the descriptions of this module's metrics.
 pub(super) fn describe() {
     describe_gauge!(DESCRIPTORS_FREE, "File descriptors that this process may still open");
     describe_gauge!(CHANNELS, "Connections to destinations that are open, under way or idle");
@@ -37,12 +37,12 @@ pub(super) fn describe() {
     describe_gauge!(CACHE_BYTES, Unit::Bytes, "Block cache and write buffers of all shards together");
 }
 
-/// What should stay free on a host.
+/// Resources that stay free on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floors {
-    /// Of the disk that the timeline is on, in bytes.
+    /// Bytes of the disk that the timeline is on.
     pub disk_bytes: u64,
-    /// Of the process's file descriptors.
+    /// File descriptors of the process.
     pub descriptors: u64,
 }
 
@@ -52,7 +52,7 @@ impl Default for Floors {
     }
 }
 
-/// What is measured for all shards.
+/// The figures of the host.
 #[derive(Clone)]
 pub(super) struct HostFigures {
     pub directory: PathBuf,
@@ -62,7 +62,7 @@ pub(super) struct HostFigures {
 }
 
 impl HostFigures {
-    /// What presses on every shard now. What cannot be measured presses on nothing.
+    /// Measures the supply for all shards. A resource that cannot be measured presses on none.
     pub(super) fn measure(&self) -> Supply {
         let PublishLoad { channels, channels_max, outcomes_waiting } = self.publisher.load();
         let descriptors = env::descriptors();

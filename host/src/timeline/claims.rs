@@ -1,13 +1,13 @@
-//! Claims: what a shard has given to the publisher and has not heard of again, or does not know the end of.
+//! Claims: messages handed to the publisher and not settled, or settled without a known outcome.
 //!
 //! A claim is reversible and costs no attempt: it takes permits and a place in flight, and moves the message from its
-//! line to what is in flight. Where there is no place, nothing is claimed: the message stays in its line, and its lane
-//! keeps its turn. A claim ends with its settlement, whatever the feed has said about the message meanwhile. A message
-//! that the feed has told of anew is *superseded*: its claim's end then says nothing about the message any more.
+//! line to the messages in flight. Without a place nothing is claimed: the message stays in its line, and its lane
+//! keeps its turn. A claim ends with its settlement, whatever the feed has said about the message meanwhile. A claim is
+//! *superseded* once the feed has brought a newer row of its message: its end then says nothing about the message.
 
 mod pick;
 
-pub(super) use pick::Turned;
+pub(super) use pick::{Picking, TurnEnd, WithoutPlace};
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,69 +22,70 @@ use crate::model::message::{AfterAttempt, MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 use crate::publish::{ClaimedMessage, Place, Settled, Settlement};
 
-/// The longest that a destination's wish holds its lane.
+/// The longest pause of a lane that its destination can ask for.
 const LANE_BACKOFF_MAX: Duration = Duration::from_secs(3_600);
-/// How long a destination that says that it is gone is left alone by itself: longer than it takes to read its gate.
+/// The pause of a lane whose destination says that it is gone: longer than it takes to read its gate.
 const GONE_PAUSE: Duration = Duration::from_secs(5);
 
 /// One claim.
 #[derive(Debug)]
 struct Claim {
     entry: Entry,
-    /// The owner that made it.
+    /// The epoch of the owner that made the claim.
     epoch: u64,
     superseded: bool,
-    /// When it was made, or taken over.
+    /// The time at which the claim was made; for one that was taken over, at which it could have been.
     since: Timestamp,
-    /// `None` if it is no longer the publisher's, and its message may stand as `publishing` with nobody behind it.
+    /// The permit of the attempt; `None` for an unresolved claim, which has settled without a known outcome.
     permit: Option<Permit>,
 }
 
-/// Every claim of a shard, `max` at the most.
+/// The claims of a shard, `max` at the most.
 pub(super) struct Claims {
     claims: HashMap<ClaimKey, Claim>,
+    /// Claims that have settled without a known outcome.
     unresolved: usize,
-    /// The last of those with nobody that was asked about.
+    /// The cursor of `unresolved_ids`.
     asked: Option<ClaimKey>,
     max: usize,
-    /// As many as there is room for, `max` at the most.
+    /// As many claims as there is room for, `max` at the most.
     limit: usize,
 }
 
-/// A claim that is not in the index yet: its permits are taken, and given back with the lanes if it never gets there.
+/// A claim that the index does not have yet. Its permits are taken; they end with the session if it never gets there.
 #[derive(Debug)]
 pub(super) struct Picked {
     pub message: ClaimedMessage,
     place: Place,
     claim: Claim,
-    /// How long its lane had waited to be served.
+    /// The time for which its lane had waited to be served.
     gap: Duration,
 }
 
 impl Picked {
-    /// How long its lane had waited to be served; nothing but for the first of a visit.
+    /// The time for which its lane had waited to be served; zero but for the first message of a visit.
     pub(super) fn service_gap(&self) -> Duration {
         self.gap
     }
 
-    /// Since when it could have been claimed.
+    /// The time from which the message could have been claimed.
     pub(super) fn eligible_at(&self) -> Timestamp {
         self.claim.entry.eligible_at
     }
 }
 
-/// What the end of a claim makes of its message.
+/// The state of a message at the end of its claim.
 #[derive(Debug, Clone, Copy)]
 enum Ended {
-    /// The index has no more to do with it, or hears of it from the feed.
+    /// The message leaves the index, or the feed tells about it.
     Gone,
-    /// It stands in its line again.
+    /// The message stands in its line again.
     BackAt(Timestamp),
-    /// As well, and was attempted.
+    /// The message stands in its line again, after an attempt.
     RetriedAt(Timestamp),
-    /// It only waits for its expiry.
+    /// The message only waits for its expiry.
     Late,
-    /// Nobody knows what became of it, and an operator is asked.
+    /// The outcome is unknown, and an operator decides.
     Unsettled,
 }
 
@@ -100,14 +101,14 @@ impl From<AfterAttempt> for Ended {
     }
 }
 
-/// What a batch of settlements means for the shard as a whole.
+/// The meaning of a batch of settlements for the shard as a whole.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settlements {
-    /// The shard is somebody else's.
+    /// Another host owns the shard.
     pub fenced: bool,
-    /// The store could not admit for the moment.
+    /// The store could not admit a message.
     pub refused: bool,
-    /// Somebody is to be asked what became of a message that had moved.
+    /// A message had moved: the store is to be asked about it.
     pub moved: bool,
 }
 
@@ -116,18 +117,18 @@ impl Claims {
         Self { claims: HashMap::new(), unresolved: 0, asked: None, max, limit: max }
     }
 
-    /// How many are with the publisher.
+    /// Claims that have not settled.
     pub(super) fn with_publisher(&self) -> usize {
         self.claims.len() - self.unresolved
     }
 
-    /// How many are with nobody.
+    /// Claims that have settled without a known outcome.
     pub(super) fn unresolved(&self) -> usize {
         self.unresolved
     }
 
-    /// Since when the oldest of those with nobody has been claimed; of one that was inherited, since when it could have
-    /// been.
+    /// The time of the oldest unresolved claim; for one that was inherited, the time from which it could have been
+    /// made.
     pub(super) fn oldest_unresolved(&self) -> Option<Timestamp> {
         if self.unresolved == 0 {
             return None;
@@ -135,27 +136,38 @@ impl Claims {
         self.claims.values().filter(|claim| claim.permit.is_none()).map(|claim| claim.since).min()
     }
 
+    /// Those that are with the publisher, and their lanes.
+    pub(super) fn attempted(&self) -> HashMap<ClaimKey, LaneNumber> {
+        let attempted = self.claims.iter().filter(|(_, claim)| claim.permit.is_some());
+        attempted.map(|(key, claim)| (*key, claim.entry.lane)).collect()
+    }
+
+    /// Whether a claim is with the publisher.
+    pub(super) fn is_attempted(&self, key: &ClaimKey) -> bool {
+        self.claims.get(key).is_some_and(|claim| claim.permit.is_some())
+    }
+
     /// Whether a message is claimed.
     pub(super) fn has(&self, key: &ClaimKey) -> bool {
         self.claims.contains_key(key)
     }
 
-    /// How many there are.
+    /// All claims.
     pub(super) fn len(&self) -> usize {
         self.claims.len()
     }
 
-    /// No more than so many beside those that there are.
+    /// Allows `room` more claims than there are.
     pub(super) fn limit(&mut self, room: usize) {
         self.limit = self.claims.len().saturating_add(room).min(self.max);
     }
 
-    /// Whether one more may be claimed, beside `picked` that are being claimed.
+    /// Whether one more message may be claimed in addition to `picked` new ones.
     pub(super) fn has_room(&self, picked: usize) -> bool {
         self.claims.len() + picked < self.limit
     }
 
-    /// Takes over what the index says is in flight: whoever claimed it is gone. Its lanes have been adopted.
+    /// Takes over the claims in the index, which earlier owners made. Their lanes have been adopted.
     pub(super) fn inherit(&mut self, index: &mut Index, schedule: &mut Schedule) -> Result<(), Broken> {
         let in_flight = index.in_flight()?;
         let mut step = index.begin();
@@ -168,15 +180,15 @@ impl Claims {
                     self.claims.insert(key, claim);
                     self.unresolved += 1;
                 }
-                // It was superseded while it was claimed, so it was not admitted: the index says all there is to say.
+                // The claim was superseded, so its message was not admitted: the index has nothing to learn.
                 Some(_) | None => step.forget_claim(epoch, key),
             }
         }
         step.commit()
     }
 
-    /// Takes over a message that stands in its line, or is set aside, and was admitted all the same: whoever admitted
-    /// it does not know.
+    /// Takes over a message that stands in its line, or is set aside, and was admitted all the same: the answer to its
+    /// admission was lost.
     pub(super) fn take_over(
         &mut self,
         step: &mut Step<'_>,
@@ -192,8 +204,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Applies a row of the feed, which stands in `lane`'s line if in any. A generation that waits anew is a new one,
-    /// but for rows that were applied before.
+    /// Applies a row of the feed, which stands in `lane`'s line if in any. Rows that were applied before change
+    /// nothing.
     pub(super) fn apply(
         &mut self,
         step: &mut Step<'_>,
@@ -212,7 +224,7 @@ impl Claims {
                     claim.superseded = true;
                     step.forget(row.id);
                 }
-                // It is with nobody, and what is asked about its row has been answered by this one.
+                // An unresolved claim: this row answers the question about it.
                 Some(claim) => {
                     let epoch = claim.epoch;
                     self.claims.remove(&key);
@@ -232,7 +244,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Takes up claims that are in the index now; their messages are for the publisher.
+    /// Takes up claims that are in the index now. Returns their messages, for the publisher.
     pub(super) fn take_up(&mut self, picked: Vec<Picked>) -> Vec<(ClaimedMessage, Place)> {
         let mut messages = Vec::with_capacity(picked.len());
         for Picked { message, place, claim, .. } in picked {
@@ -243,7 +255,7 @@ impl Claims {
         messages
     }
 
-    /// Takes in what became of claims.
+    /// Takes in settlements.
     pub(super) fn settle(
         &mut self,
         step: &mut Step<'_>,
@@ -264,10 +276,10 @@ impl Claims {
             }
             step.touch(entry.lane);
             let ended = match result {
-                // Its row has moved on, which is what it would be asked about.
+                // Its row has moved on, so there is no question about it.
                 Settled::Unrecorded | Settled::Moved if superseded => Ended::Gone,
-                // Whatever it moved to, it is not with the publisher. Mostly the feed is about to tell; but it may also
-                // stand as `publishing`, by an admission whose answer was lost and that was committed after all.
+                // The publisher has let go of the message. Mostly the feed is about to tell where it moved; but its row
+                // may also say `publishing`, by an admission that was committed after its answer was lost.
                 Settled::Unrecorded | Settled::Moved => {
                     sum.moved |= *result == Settled::Moved;
                     self.unresolved += 1;
@@ -275,8 +287,8 @@ impl Claims {
                 }
                 Settled::Outcome { after, lane_until, gone, .. } => {
                     if *gone {
-                        // Its gate is what the store says of it, and nothing else. If it could not be set, the next
-                        // message finds out again.
+                        // The gate is the store's to change. If it could not be closed, the next message finds out
+                        // again.
                         schedule.back_off(entry.lane, now + GONE_PAUSE, now);
                     }
                     if let Some(until) = lane_until {
@@ -299,8 +311,7 @@ impl Claims {
         sum
     }
 
-    /// The next messages whose claims are with nobody, `rows_max` at the most: those that stay so are in the way of
-    /// none.
+    /// The next unresolved claims, `rows_max` at the most, in turn: those that stay unresolved hold up no others.
     pub(super) fn unresolved_ids(&mut self, rows_max: usize) -> Vec<ClaimKey> {
         let unresolved = self.claims.iter().filter(|(_, claim)| claim.permit.is_none());
         let mut keys: Vec<ClaimKey> = unresolved.map(|(key, _)| *key).collect();
@@ -312,7 +323,7 @@ impl Claims {
         keys
     }
 
-    /// Ends claims that are with nobody, by what the store says about their messages.
+    /// Ends unresolved claims by the rows of their messages.
     pub(super) fn resolve(
         &mut self,
         step: &mut Step<'_>,
@@ -326,7 +337,7 @@ impl Claims {
             let Claim { entry, epoch, superseded, .. } = *claim;
             let ended = match rows.get(&key.id) {
                 Some(row) if row.generation == key.generation => match row.state {
-                    // Its outcome could not be recorded this time either.
+                    // The outcome could not be recorded this time either.
                     MessageState::Publishing => continue,
                     MessageState::Scheduled => Ended::BackAt(row.eligible_at),
                     MessageState::RetryWait => Ended::RetriedAt(row.eligible_at),
@@ -337,7 +348,7 @@ impl Claims {
                     | MessageState::Dead
                     | MessageState::HandedOff => Ended::Gone,
                 },
-                // It was rescheduled, which the feed tells of.
+                // The message was rescheduled, as the feed tells.
                 Some(_) | None => Ended::Gone,
             };
             self.claims.remove(key);
@@ -351,11 +362,11 @@ impl Claims {
 
 /// Takes a claim out of the index.
 fn conclude(step: &mut Step<'_>, entry: &Entry, epoch: u64, superseded: bool, ended: Ended) {
+    if superseded {
+        return step.forget_claim(epoch, entry.claim_key());
+    }
     match ended {
-        Ended::Gone | Ended::BackAt(_) | Ended::RetriedAt(_) | Ended::Late | Ended::Unsettled if superseded => {
-            step.forget_claim(epoch, entry.claim_key())
-        }
-        // In an ordered lane it holds those behind it.
+        // In an ordered lane it holds the messages behind it.
         Ended::Unsettled if entry.order.is_some() => step.put_back(epoch, &entry.unsettled(), Timestamp::MAX),
         Ended::Gone | Ended::Unsettled => step.end(epoch, entry),
         Ended::BackAt(at) => step.put_back(epoch, entry, at),

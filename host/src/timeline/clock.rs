@@ -45,6 +45,8 @@ const WALL_RESOLUTION: Duration = Duration::from_millis(1);
 pub(super) struct Interval {
     pub earliest: Timestamp,
     pub latest: Timestamp,
+    /// The monotonic time of which this is said.
+    pub at: Duration,
 }
 
 /// Why time is not trusted.
@@ -67,11 +69,7 @@ pub(super) enum TimeSource {
 
 /// One look at a clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    interval: Interval,
-    /// The monotonic time at which it was so.
-    at: Duration,
-}
+pub(super) struct Sample(Interval);
 
 /// A clock that says how far it can be trusted.
 #[derive(Debug)]
@@ -163,8 +161,8 @@ impl TrustedClock {
     /// Whether the system's clock is to be looked at.
     fn is_due(&self, now: Duration) -> bool {
         self.anchor.is_none_or(|Anchor { sample, stable_from, .. }| {
-            let is_unconfirmed = sample.at < stable_from && now >= stable_from;
-            is_unconfirmed || now.saturating_sub(sample.at) >= SAMPLE_EVERY
+            let is_unconfirmed = sample.0.at < stable_from && now >= stable_from;
+            is_unconfirmed || now.saturating_sub(sample.0.at) >= SAMPLE_EVERY
         })
     }
 
@@ -185,19 +183,19 @@ impl TrustedClock {
     }
 
     fn observe(&mut self, sample: Sample) {
-        let begins = Anchor { sample, references: [sample; 2], stable_from: sample.at + STABILIZATION };
+        let begins = Anchor { sample, references: [sample; 2], stable_from: sample.0.at + STABILIZATION };
         let anchor = match self.anchor {
             None => begins,
             Some(anchor) => {
-                let foretold = anchor.sample.after(sample.at);
+                let foretold = anchor.sample.after(sample.0.at);
                 if !sample.follows(&anchor.sample) || !sample.follows(&anchor.references[0]) {
-                    let by = sample.interval.earliest.as_millis() - foretold.earliest.as_millis();
+                    let by = sample.0.earliest.as_millis() - foretold.earliest.as_millis();
                     tracing::warn!(by_ms = by, "the clock has jumped: nothing is published until it runs evenly");
                     begins
                 } else if sample.width() > self.width_max {
                     // It says less than the one before, and does not contradict it.
                     return;
-                } else if sample.at.saturating_sub(anchor.references[1].at) >= REFERENCE_AGE {
+                } else if sample.0.at.saturating_sub(anchor.references[1].0.at) >= REFERENCE_AGE {
                     Anchor { sample, references: [anchor.references[1], sample], ..anchor }
                 } else {
                     Anchor { sample, ..anchor }
@@ -213,12 +211,12 @@ impl TrustedClock {
             return Err(Gated::Stabilizing { until: anchor.stable_from });
         }
         let interval = anchor.sample.after(now);
-        let is_old = now.saturating_sub(anchor.sample.at) > SAMPLE_AGE_MAX;
+        let is_old = now.saturating_sub(anchor.sample.0.at) > SAMPLE_AGE_MAX;
         if is_old || interval.latest.since(interval.earliest) > self.width_max {
             return Err(Gated::Uncertain);
         }
         // The end of a stabilization is believed after a look at that end, not on the strength of earlier ones.
-        if anchor.sample.at < anchor.stable_from {
+        if anchor.sample.0.at < anchor.stable_from {
             return Err(Gated::Stabilizing { until: now + SAMPLE_EVERY });
         }
         Ok(interval)
@@ -234,29 +232,30 @@ impl Sample {
     /// The wall clock showed `wall` at some monotonic time between `before` and `at`.
     fn between(before: Duration, wall: Timestamp, at: Duration) -> Self {
         let took = at.saturating_sub(before);
-        Self { interval: Interval { earliest: wall, latest: wall + WALL_RESOLUTION + took }, at }
+        Self(Interval { earliest: wall, latest: wall + WALL_RESOLUTION + took, at })
     }
 
     fn width(&self) -> Duration {
-        self.interval.latest.since(self.interval.earliest)
+        self.0.latest.since(self.0.earliest)
     }
 
     /// Whether it lies where `earlier` foretold.
     fn follows(&self, earlier: &Sample) -> bool {
-        let foretold = earlier.after(self.at);
-        self.interval.earliest <= foretold.latest + STEP_MAX && self.interval.latest >= foretold.earliest - STEP_MAX
+        let foretold = earlier.after(self.0.at);
+        self.0.earliest <= foretold.latest + STEP_MAX && self.0.latest >= foretold.earliest - STEP_MAX
     }
 
     /// What it says about the monotonic time `now`; rounded outwards.
     fn after(&self, now: Duration) -> Interval {
-        let elapsed = now.saturating_sub(self.at).as_nanos();
+        let elapsed = now.saturating_sub(self.0.at).as_nanos();
         let divergence = elapsed * DRIFT_MILLIONTHS / 1_000_000;
         let whole = |nanos: u128| i64::try_from(nanos).unwrap_or(i64::MAX / 2);
         let earliest = whole((elapsed - divergence) / 1_000_000);
         let latest = whole((elapsed + divergence).div_ceil(1_000_000));
         Interval {
-            earliest: Timestamp::from_millis(self.interval.earliest.as_millis().saturating_add(earliest)),
-            latest: Timestamp::from_millis(self.interval.latest.as_millis().saturating_add(latest)),
+            earliest: Timestamp::from_millis(self.0.earliest.as_millis().saturating_add(earliest)),
+            latest: Timestamp::from_millis(self.0.latest.as_millis().saturating_add(latest)),
+            at: now,
         }
     }
 }

@@ -1,57 +1,60 @@
-//! Which lines of an index are known to stand as their rows say.
+//! The lines of an index that are known to stand as their rows say.
 //!
 //! ```text
-//!   unknown ──(somebody wants to serve it)──> wanted ──(a page is compared)──> known, or known so far
+//!   unknown ──(its lane could be served)────> wanted ──(a page is compared)──> known, or known so far
 //!                                               ^                                          │
 //!                                               └───────(its head stands behind that)──────┘
 //! ```
 //!
-//! An index that was not left in good order by the owner just before may lack what became of attempts. Comparing all of
-//! it with the store's rows before anybody is served would take as long as there are messages that are due; so each
-//! line is compared when its lane is to be served, a page at a time, and is served as far as it was. A lane that nobody
-//! may serve, for its gate is shut, waits for that; what it says of itself until then may be out of date.
+//! An index that the owner just before did not leave whole may lack outcomes of attempts. Comparing all of it with the
+//! store's rows before any lane is served would take the longer the more messages are due. So each line is compared
+//! when its lane is to be served, a page at a time, and served as far as it was compared. A lane whose gate is shut is
+//! not compared; its figures may be out of date until the gate opens.
 
 use std::collections::VecDeque;
 
 use super::keys::{LaneNumber, Position};
+use super::numbered::Numbered;
 use crate::model::time::Timestamp;
 
 /// How far one line is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Wholly, as far as it may differ at all.
+    /// Wholly, as far as the line may differ at all.
     Wholly,
-    /// Up to a position; whoever joins before it is known as well.
+    /// Up to a position; messages that join before it are known as well.
     Through(Position),
-    /// Not behind a position, if any, and somebody behind it is to be served.
+    /// Not behind a position, if any, and a message behind it is to be served.
     After { position: Option<Position>, wanted: bool },
 }
 
-/// How far the lines of a shard are known, by the number of their lanes. Of lanes that are met later all is known: the
-/// feed tells of their messages.
+/// How far the lines of a shard are known. The lines of lanes that are met later are known wholly: the feed tells of
+/// their messages.
 #[derive(Debug)]
 pub(super) struct Compared {
-    lines: Vec<Known>,
+    lines: Numbered<LaneNumber, Known>,
+    /// Lines that are to be compared, in order.
     wanted: VecDeque<LaneNumber>,
-    /// How many are not known wholly.
+    /// Lines that are not known wholly.
     left: usize,
-    /// Of a line in order of time, whoever is eligible later than this has not been attempted.
+    /// In a line in order of time, messages that are eligible later than this have not been attempted.
     until: Timestamp,
 }
 
 impl Default for Compared {
     fn default() -> Self {
-        Self { lines: Vec::new(), wanted: VecDeque::new(), left: 0, until: Timestamp::MAX }
+        Self { lines: Numbered::new(), wanted: VecDeque::new(), left: 0, until: Timestamp::MAX }
     }
 }
 
 impl Compared {
-    /// Begins with lines of which some, as `may_differ` says in their order, may not stand as their rows say: of those
-    /// in order of time, whoever is eligible at `until` or before.
+    /// Begins with all lines, of which those that `may_differ` marks may not stand as their rows say. In a line in
+    /// order of time that concerns messages that are eligible at `until` or before.
     pub(super) fn begin(may_differ: impl Iterator<Item = bool>, until: Timestamp) -> Self {
         let unknown = Known::After { position: None, wanted: false };
-        let lines: Vec<Known> = may_differ.map(|it| if it { unknown } else { Known::Wholly }).collect();
-        let left = lines.iter().filter(|line| **line != Known::Wholly).count();
+        let lines: Numbered<LaneNumber, Known> =
+            may_differ.map(|it| if it { unknown } else { Known::Wholly }).collect();
+        let left = lines.as_slice().iter().filter(|line| **line != Known::Wholly).count();
         Self { lines, wanted: VecDeque::new(), left, until }
     }
 
@@ -65,14 +68,14 @@ impl Compared {
         self.left == 0
     }
 
-    /// Whether whoever is next in a line has to be compared first.
+    /// Whether the next message of a line has to be compared first.
     pub(super) fn is_awaited(&self, number: LaneNumber) -> bool {
-        matches!(self.lines.get(number.0 as usize), Some(Known::After { .. }))
+        matches!(self.lines.get(number), Some(Known::After { .. }))
     }
 
-    /// Whether a line is known as far as its head, who stands at `head`; if not, it is awaited from now on.
+    /// Whether a line is known as far as its head, at position `head`; if not, it is awaited from now on.
     pub(super) fn reaches(&mut self, number: LaneNumber, head: Position) -> bool {
-        let Some(known) = self.lines.get_mut(number.0 as usize) else { return true };
+        let Some(known) = self.lines.get_mut(number) else { return true };
         match *known {
             Known::Wholly => true,
             Known::Through(position) if head <= position => true,
@@ -84,9 +87,9 @@ impl Compared {
         }
     }
 
-    /// Somebody could serve a lane that is awaited.
+    /// A lane whose line is awaited could be served.
     pub(super) fn want(&mut self, number: LaneNumber) {
-        if let Some(Known::After { wanted: wanted @ false, .. }) = self.lines.get_mut(number.0 as usize) {
+        if let Some(Known::After { wanted: wanted @ false, .. }) = self.lines.get_mut(number) {
             *wanted = true;
             self.wanted.push_back(number);
         }
@@ -97,10 +100,10 @@ impl Compared {
         !self.wanted.is_empty()
     }
 
-    /// The next line that is wanted, and the position behind which it is not known. It is wanted no longer.
+    /// Takes the next line that is wanted, and the position behind which it is not known.
     pub(super) fn next(&mut self) -> Option<(LaneNumber, Option<Position>)> {
         while let Some(number) = self.wanted.pop_front() {
-            if let Known::After { position, wanted } = &mut self.lines[number.0 as usize] {
+            if let Known::After { position, wanted } = &mut self.lines[number] {
                 *wanted = false;
                 return Some((number, *position));
             }
@@ -110,18 +113,18 @@ impl Compared {
 
     /// A line was compared up to a position, behind which it still may differ.
     pub(super) fn through(&mut self, number: LaneNumber, position: Position) {
-        self.lines[number.0 as usize] = Known::Through(position);
+        self.lines[number] = Known::Through(position);
     }
 
-    /// A line was compared up to a position, and there is nobody yet who could be served.
+    /// A line was compared up to a position, and no message before it can be served.
     pub(super) fn after(&mut self, number: LaneNumber, position: Position) {
-        self.lines[number.0 as usize] = Known::After { position: Some(position), wanted: false };
+        self.lines[number] = Known::After { position: Some(position), wanted: false };
         self.want(number);
     }
 
     /// A line was compared as far as it may differ.
     pub(super) fn wholly(&mut self, number: LaneNumber) {
-        let known = std::mem::replace(&mut self.lines[number.0 as usize], Known::Wholly);
+        let known = std::mem::replace(&mut self.lines[number], Known::Wholly);
         self.left -= usize::from(known != Known::Wholly);
     }
 }

@@ -19,14 +19,14 @@ use super::frame;
 use super::fuse;
 use super::keys::Family;
 
-/// What the write buffers of all shards take of the memory, at most: one part in this many.
+/// The part of the memory for the write buffers of all shards: one in this many.
 const WRITE_BUFFER_PART: usize = 2;
 /// The write buffer of one column family is flushed at this size, or at its share of a smaller budget.
 const WRITE_BUFFER_BYTES_MAX: usize = 8 << 20;
-/// Write-ahead logs that are older than this much are let go by flushing what they hold.
+/// Write-ahead logs beyond this size are removed, after a flush of the data that is only in them.
 const LOG_BYTES_MAX: u64 = 64 << 20;
-/// A run of keys with this many deletions among [`DELETIONS_WINDOW`] is compacted: what was published leaves tombstones
-/// just before what is due next.
+/// A run of keys with this many deletions among [`DELETIONS_WINDOW`] is compacted: messages that were published leave
+/// tombstones just before the messages that are due next.
 const DELETIONS_TRIGGER: usize = 2_048;
 const DELETIONS_WINDOW: usize = 4_096;
 /// Open files a shard.
@@ -41,10 +41,10 @@ const METADATA_BLOCK_BYTES: usize = 4 << 10;
 const INFO_LOGS_MAX: usize = 2;
 const INFO_LOG_BYTES_MAX: usize = 1 << 20;
 
-/// Why an index is of no use.
+/// Why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
-    /// Something in it is not as it was written.
+    /// A value is not as it was written.
     #[error("a value of column family `{}` is torn", family.as_str())]
     Torn { family: Family },
     /// Its directory cannot be used.
@@ -56,7 +56,7 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    /// Whether what is there is not what was written, as opposed to: cannot be reached, or cannot be written to.
+    /// Whether the content is not as it was written, as opposed to an index that cannot be reached or written to.
     pub(super) fn is_torn(&self) -> bool {
         match self {
             Broken::Torn { .. } => true,
@@ -74,7 +74,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// `bytes` for everything together.
+    /// A cache and buffers that take `bytes` together.
     pub(super) fn new(bytes: usize) -> Self {
         let cache = Cache::new_lru_cache(bytes);
         let buffer_bytes = bytes / WRITE_BUFFER_PART;
@@ -82,7 +82,7 @@ impl Memory {
         Self { cache, buffers, buffer_bytes }
     }
 
-    /// What of it is used.
+    /// The bytes in use.
     pub(super) fn used_bytes(&self) -> usize {
         self.cache.get_usage()
     }
@@ -91,7 +91,7 @@ impl Memory {
 /// An open RocksDB.
 pub(super) struct Database {
     db: DB,
-    /// Batches that were written since it was opened.
+    /// Batches that were written since the database was opened.
     batches: AtomicU64,
 }
 
@@ -182,20 +182,24 @@ impl Database {
 
     /// Writes a batch, whole or not at all.
     pub(super) fn write(&self, batch: WriteBatch) -> Result<(), Broken> {
-        #[cfg(test)]
-        fuse::burn(self.db.path(), fuse::Side::Before);
-        self.db.write(batch)?;
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        #[cfg(test)]
-        fuse::burn(self.db.path(), fuse::Side::After);
-        Ok(())
+        self.write_with(batch, &WriteOptions::default())
     }
 
     /// Writes a batch, whole or not at all, and returns once it is on the disk, with all that was written before it.
     pub(super) fn write_through(&self, batch: WriteBatch) -> Result<(), Broken> {
         let mut options = WriteOptions::default();
         options.set_sync(true);
-        Ok(self.db.write_opt(batch, &options)?)
+        self.write_with(batch, &options)
+    }
+
+    fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Broken> {
+        #[cfg(test)]
+        fuse::burn(self.db.path(), fuse::Side::Before);
+        self.db.write_opt(batch, options)?;
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        #[cfg(test)]
+        fuse::burn(self.db.path(), fuse::Side::After);
+        Ok(())
     }
 
     /// Puts a framed value into a batch.
@@ -208,12 +212,12 @@ impl Database {
         batch.delete_cf(self.handle(family), key);
     }
 
-    /// How many batches were written since it was opened.
+    /// Batches that were written since the database was opened.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }
 
-    /// A figure of RocksDB's own, of one column family or of the whole; 0 if it has none of this name.
+    /// A property that RocksDB reports, of one column family or of the whole; 0 if there is none of this name.
     pub(super) fn property(&self, family: Option<Family>, name: &str) -> Result<u64, Broken> {
         let value = match family {
             Some(family) => self.db.property_value_cf(self.handle(family), name)?,
@@ -222,8 +226,8 @@ impl Database {
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// Makes a copy of it in `path`, which must not exist: whole batches only, and every one that has been written. Its
-    /// tables are linked, not copied. Writing goes on meanwhile, from other threads.
+    /// Makes a copy in `path`, which must not exist: all batches that have been written, each of them whole. Tables are
+    /// linked instead of copied. Other threads may go on writing meanwhile.
     pub(super) fn copy(&self, path: &Path) -> Result<(), Broken> {
         Ok(Checkpoint::new(&self.db)?.create_checkpoint(path)?)
     }
@@ -257,7 +261,7 @@ impl Database {
         batch.put_cf(self.handle(family), key, value);
     }
 
-    /// Writes what is only in memory and in the log into tables: the next opening has nothing to replay.
+    /// Writes the memory and the log into tables, so that the next opening has nothing to replay.
     pub(super) fn flush(&self) -> Result<(), Broken> {
         for family in Family::ALL {
             self.db.flush_cf(self.handle(family))?;
@@ -277,7 +281,7 @@ pub(super) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// What the walk stands at, as `read` makes it out of key and payload; `None` behind the last key.
+    /// The item that the walk is at, as `read` makes it out of key and payload; `None` behind the last key.
     pub(super) fn peek<T>(&self, read: impl FnOnce(&[u8], &[u8]) -> Option<T>) -> Result<Option<T>, Broken> {
         let Some((key, framed)) = self.iterator.item() else {
             self.iterator.status()?;

@@ -1,5 +1,5 @@
-//! Gates as the store says: read at the start, whenever one is set here, and every so often, for one may be set
-//! elsewhere.
+//! The gates in the store: read at the start, whenever one is set on this host, and regularly, for another host may set
+//! one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::model::destination_lane::{Gate, LaneName};
 use crate::model::names::{DestinationName, Namespace};
 use crate::store::{GateRow, Store};
 
-/// How long a gate that was set elsewhere may go unseen.
+/// The longest that a gate goes unseen that another host has set.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The gates that are not open.
@@ -28,7 +28,7 @@ struct OfDestination {
 }
 
 impl Gates {
-    /// A lane's gate: the stricter one of its own and its destination's.
+    /// A lane's gate: the stricter one of its namespace's and its destination's.
     pub(super) fn of(&self, lane: &LaneName) -> Gate {
         let Some(gates) = self.0.get(&lane.destination) else { return Gate::Open };
         gates.of_tenants.get(&lane.namespace).copied().max(gates.of_all).unwrap_or(Gate::Open)
@@ -49,7 +49,7 @@ impl FromIterator<GateRow> for Gates {
     }
 }
 
-/// Reads gates until `stop` is cancelled. Before the first reading there are none to go by: `None`.
+/// Reads gates until `stop` is cancelled. The value is `None` before the first reading.
 pub(super) async fn watch_gates(store: Store, gates: watch::Sender<Option<Arc<Gates>>>, stop: CancellationToken) {
     let mut changes = store.subscribe_gates();
     while !stop.is_cancelled() {

@@ -15,10 +15,9 @@
 //! - A lane stands in READY exactly once while it may be served and its line is not empty, and not otherwise. Its time
 //!   there is never later than the lane's next eligibility; a visit that comes too early corrects it. So a withdrawal
 //!   of a head never looks for the next one.
-//! - In memory there is a bounded something for each lane and nothing for each message. Lanes are bounded.
+//! - Memory is bounded per lane, and lanes are bounded. Messages take none.
 //!
-//! READY is in memory alone: whoever opens an index looks at the head of every line anyway, and READY follows from the
-//! heads.
+//! READY is in memory alone: it follows from the heads of all lines, which are read when an index is opened.
 
 mod line;
 mod step;
@@ -27,7 +26,7 @@ mod vacate;
 pub(super) use step::Step;
 pub(super) use vacate::LANES_KEPT;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +36,10 @@ use rocksdb::WriteBatch;
 use self::line::Line;
 use super::database::{Broken, Database, Memory, Scan};
 use super::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use super::values::{Entry, ShardState, StoredLane, read_lane};
-use crate::model::destination_lane::LaneName;
+use super::numbered::Numbered;
+use super::values::{Entry, ShardState, StoredLane, read_lane, read_order};
+use crate::model::destination::Destinations;
+use crate::model::destination_lane::{LaneName, Ordering};
 use crate::model::ids::MessageId;
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
@@ -59,7 +60,7 @@ pub(super) enum Unusable {
     Torn,
     /// It was written by another version, or for another shard.
     OtherVersion,
-    /// It tells lanes apart in another way: what keeps its order was configured anew.
+    /// Messages that it knows would stand in other lanes: what keeps its order was configured anew.
     OtherOrdering,
     /// It is of this owner or a later one, which its shard has not had yet; or its shard has had other owners since,
     /// and one of them left a checkpoint in which there is more.
@@ -83,17 +84,17 @@ impl Unusable {
     }
 }
 
-/// What is in memory of a lane.
+/// The in-memory part of a lane.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub name: LaneName,
     line: Line,
-    /// Its place in READY.
+    /// The time of its place in READY.
     ready_at: Option<Timestamp>,
-    /// Its LANE key says that so many stand in its line; `None` if it has none yet, or one of another name.
+    /// The length of its line by its LANE key; `None` if the key is missing, or has another name.
     recorded: Option<u64>,
     touched: bool,
-    /// Whether it is nobody's, and its number another key's to have.
+    /// Whether the number is free for another key.
     pub is_vacant: bool,
 }
 
@@ -102,23 +103,23 @@ impl Lane {
         Self { name, line: Line::default(), ready_at: None, recorded: None, touched: false, is_vacant: false }
     }
 
-    /// How many messages stand in its line.
+    /// Messages in its line.
     pub(super) fn pending(&self) -> u64 {
         self.line.len()
     }
 
-    /// Whether all wait for a head of which nobody knows yet what became of it.
+    /// Whether the head is unsettled, so that no message behind it can be sent.
     pub(super) fn waits_for_its_head(&self) -> bool {
         self.eligible_from() == Some(Timestamp::MAX)
     }
 
-    /// Whether its head failed, and waits for its next attempt; as far as its head is known without a walk.
+    /// Whether its head has failed and waits for its next attempt, as far as the head is known without a walk.
     pub(super) fn head_backs_off(&self, now: Timestamp) -> bool {
         let waits = |head: &Entry| head.retried && now < head.eligible_at && head.eligible_at < Timestamp::MAX;
         self.line.head().is_some_and(waits)
     }
 
-    /// A time before which nobody in the line is eligible; `None` if nobody stands in it.
+    /// A time before which no message of the line is eligible; `None` if the line is empty.
     pub(super) fn eligible_from(&self) -> Option<Timestamp> {
         self.line.eligible_from()
     }
@@ -128,13 +129,15 @@ impl Lane {
 /// which there are no more than [`EXACT_LANES_MAX`] of one key each.
 #[derive(Debug)]
 struct Lanes {
-    /// How many lanes there are after which a further key shares one.
+    /// Lanes after which a further key shares one.
     exact_max: usize,
-    lanes: Vec<Lane>,
+    lanes: Numbered<LaneNumber, Lane>,
     numbers: HashMap<LaneName, LaneNumber>,
-    /// READY: which lanes are to be looked at when.
+    /// READY: the lanes, by the time at which they are looked at.
     ready: BTreeSet<(Timestamp, LaneNumber)>,
-    /// Numbers of keys that nobody needs, by what the next one must have in common with them.
+    /// How the lanes of each destination were told apart when a message came to stand in one of them last.
+    orders: BTreeMap<DestinationName, Ordering>,
+    /// Vacant numbers, by the namespace and destination that they stay within.
     vacant: HashMap<(Namespace, DestinationName), Vec<LaneNumber>>,
 }
 
@@ -142,15 +145,16 @@ impl Lanes {
     fn new() -> Self {
         Self {
             exact_max: EXACT_LANES_MAX,
-            lanes: Vec::new(),
+            lanes: Numbered::new(),
             numbers: HashMap::new(),
             ready: BTreeSet::new(),
+            orders: BTreeMap::new(),
             vacant: HashMap::new(),
         }
     }
 
     fn at(&mut self, number: LaneNumber) -> &mut Lane {
-        &mut self.lanes[number.0 as usize]
+        &mut self.lanes[number]
     }
 }
 
@@ -159,16 +163,14 @@ impl Lanes {
 pub(super) struct Owner {
     pub shard: ShardId,
     pub epoch: u64,
-    /// Stands for how lanes are told apart.
-    pub ordering: u64,
 }
 
 /// An open index.
 pub(super) struct Index {
-    /// Shared with whoever makes a copy of it meanwhile.
+    /// The database, shared with the task that copies it.
     database: Arc<Database>,
     state: ShardState,
-    /// Whether the owner before left it in good order, and nobody had the shard since.
+    /// Whether the owner just before left the index whole.
     is_whole: bool,
     lanes: Lanes,
     /// No message expires before this.
@@ -190,7 +192,8 @@ impl Index {
     /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
     /// owner's until [`Index::own`] says otherwise.
     ///
-    /// `feed_end` is the last sequence number that the store has handed out for the shard.
+    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether messages stand in
+    /// the lanes that they belong in is for [`Index::is_reordered`] to say.
     pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
         let (database, state) = Self::find(path, memory, owner, feed_end)?;
         if state.epoch >= owner.epoch {
@@ -212,7 +215,37 @@ impl Index {
         self.is_whole
     }
 
-    /// A database that belongs to the shard, and tells lanes apart as its owner does.
+    /// Whether messages that it knows would stand in other lanes by the destinations `now`: messages of a destination
+    /// with another order wait or are in flight. Where no order was kept, it is enough that some were met, for they may
+    /// have been set aside, which no lane shows.
+    pub(super) fn is_reordered(&self, now: &Destinations) -> Result<bool, Unusable> {
+        let reordered: BTreeMap<_, _> = self.reordered(now).collect();
+        if reordered.is_empty() {
+            return Ok(false);
+        }
+        let mut busy = HashSet::new();
+        for (_, claim) in self.in_flight().map_err(unusable)? {
+            busy.extend(self.entry(claim.id).map_err(unusable)?.map(|entry| entry.lane));
+        }
+        let lanes = (0..).map(LaneNumber).zip(self.lanes.lanes.as_slice());
+        let mut of_them =
+            lanes.filter_map(|(number, lane)| Some((number, lane, reordered.get(&lane.name.destination)?)));
+        Ok(of_them.any(|(number, lane, was)| {
+            let holds = lane.pending() > 0 || busy.contains(&number) || **was == Ordering::None;
+            holds && !lane.is_vacant
+        }))
+    }
+
+    /// The destinations whose order is another now than when a message came to stand in a lane of theirs last, and what
+    /// it was then.
+    pub(super) fn reordered<'a>(
+        &'a self,
+        now: &'a Destinations,
+    ) -> impl Iterator<Item = (&'a DestinationName, &'a Ordering)> {
+        self.lanes.orders.iter().filter(|(destination, was)| now.ordering_of(destination) != **was)
+    }
+
+    /// A database that belongs to the shard.
     fn find(
         path: &Path,
         memory: &Memory,
@@ -230,9 +263,6 @@ impl Index {
             Some(Some(state)) if state.shard != owner.shard => return Err(Unusable::OtherVersion),
             Some(Some(state)) => state,
         };
-        if state.ordering != owner.ordering {
-            return Err(Unusable::OtherOrdering);
-        }
         if state.applied > feed_end {
             return Err(Unusable::AheadOfStore);
         }
@@ -244,8 +274,8 @@ impl Index {
         Database::destroy(path)?;
         std::fs::create_dir_all(path)?;
         let database = Database::open(path, memory)?;
-        let Owner { shard, epoch, ordering } = owner;
-        let mut index = Self::load(Arc::new(database), ShardState { shard, epoch, applied: 0, ordering })?;
+        let Owner { shard, epoch } = owner;
+        let mut index = Self::load(Arc::new(database), ShardState { shard, epoch, applied: 0 })?;
         index.own(epoch)?;
         Ok(index)
     }
@@ -265,7 +295,7 @@ impl Index {
         while let Some((number, StoredLane { name, pending, is_vacant })) =
             scan.peek(|key, value| Some((keys::read_lane(key)?, read_lane(value)?)))?
         {
-            if number.0 as usize != index.lanes.lanes.len() {
+            if number != index.lanes.lanes.next_number() {
                 return Err(Broken::Torn { family: Family::Meta });
             }
             if is_vacant {
@@ -276,6 +306,14 @@ impl Index {
             }
             let line = index.first_of(number, pending)?;
             index.lanes.lanes.push(Lane { line, recorded: Some(pending), is_vacant, ..Lane::new(name) });
+            scan.advance();
+        }
+        drop(scan);
+        let mut scan = index.database.scan(Family::Meta, &keys::order_start(), keys::order_end());
+        while let Some((destination, ordering)) =
+            scan.peek(|key, value| Some((keys::read_order(key)?, read_order(value)?)))?
+        {
+            index.lanes.orders.insert(destination, ordering);
             scan.advance();
         }
         drop(scan);
@@ -298,12 +336,22 @@ impl Index {
 
     /// The lanes, in the order of their numbers.
     pub(super) fn lanes(&self) -> &[Lane] {
-        &self.lanes.lanes
+        self.lanes.lanes.as_slice()
     }
 
-    /// Every lane's number.
+    /// A lane.
+    pub(super) fn lane(&self, number: LaneNumber) -> &Lane {
+        &self.lanes.lanes[number]
+    }
+
+    /// The numbers of all lanes.
     pub(super) fn lane_numbers(&self) -> Vec<LaneNumber> {
-        (0..).map(LaneNumber).take(self.lanes.lanes.len()).collect()
+        self.lane_numbers_from(LaneNumber(0)).collect()
+    }
+
+    /// The numbers of lanes, beginning with `from`.
+    pub(super) fn lane_numbers_from(&self, from: LaneNumber) -> impl Iterator<Item = LaneNumber> + use<> {
+        self.lanes.lanes.numbers_from(from)
     }
 
     /// Begins a batch.
@@ -398,7 +446,7 @@ impl Index {
         self.database.get(Family::Id, &keys::entry(id), |value| Entry::read(id, value))
     }
 
-    /// The database, for whoever makes a copy of it.
+    /// The database, for a copy of it.
     pub(super) fn database(&self) -> Arc<Database> {
         Arc::clone(&self.database)
     }

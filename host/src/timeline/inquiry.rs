@@ -1,7 +1,7 @@
-//! What operators see of a shard that this runtime owns: its lanes, how far it is, and why a message waits.
+//! Inquiries: operators' questions about a shard that this host owns, its lanes, and messages that wait.
 //!
-//! An inquiry is answered by the shard's session in turns of their own, a part of the lanes in each. What it says of a
-//! lane holds together, and what it says of the shard.
+//! The shard's session answers inquiries in turns of a work class of their own, a part of the lanes in each. The
+//! figures of one lane are of one moment, and so are those of the shard.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,18 +15,18 @@ use crate::store::ShardId;
 /// Inquiries that may wait for a session.
 pub(super) const INQUIRIES_MAX: usize = 16;
 
-/// A question to a session.
+/// An inquiry, with the way for its answer.
 #[derive(Debug)]
 pub(super) enum Inquiry {
-    /// How the shard and its lanes stand.
+    /// Show the shard and its lanes.
     Look(oneshot::Sender<(ShardView, Vec<LaneView>)>),
     /// Make a checkpoint now.
     Checkpoint(CheckpointReply),
-    /// Why a message that waits is not admitted, were it due.
+    /// Say why a waiting message would not be admitted if it were due.
     Why(Box<MessageEntry>, oneshot::Sender<Held>),
 }
 
-/// How questions get to a shard's session; `None` while it has none here.
+/// The way to a shard's session; `None` while there is none here.
 pub(super) type Inquiries = Option<mpsc::Sender<Inquiry>>;
 
 /// A shard as its owner sees it.
@@ -34,7 +34,7 @@ pub(super) type Inquiries = Option<mpsc::Sender<Inquiry>>;
 pub struct ShardView {
     /// The shard.
     pub shard: ShardId,
-    /// The last change of its messages that is applied.
+    /// The sequence number of the last change that is applied.
     pub applied: u64,
     /// Changes that are not applied yet.
     pub lag: u64,
@@ -42,54 +42,54 @@ pub struct ShardView {
     pub pending: u64,
     /// Messages between claim and outcome.
     pub in_flight: u64,
-    /// Lanes that it has met.
+    /// Lanes of the shard.
     pub lanes: u64,
-    /// Why nothing of it is published, if nothing is.
+    /// The reason why the whole shard sends nothing, if there is one.
     pub held: Option<Held>,
-    /// What it is short of, and how hard that presses.
+    /// The resources that are short, and how hard each presses.
     pub pressing: Vec<(Resource, Level)>,
-    /// Where its index was had from.
+    /// The origin of its index.
     pub restored: RestoredFrom,
     /// Rows of the store that were read until the index had caught up, and since to compare its lines with.
     pub rows_read: u64,
-    /// How long each of its work classes had to wait for a turn.
+    /// The waits of its work classes for a turn.
     pub waits: [WorkWait; CLASSES],
 }
 
-/// How long a work class had to wait for a turn, in records that others did meanwhile.
+/// The waits of a work class for a turn, in records that other classes did meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkWait {
     /// The class.
     pub class: WorkClass,
-    /// The longest that it did, since the shard is owned.
+    /// The longest wait since this host owns the shard.
     pub longest: u64,
-    /// The longest that it may.
+    /// The bound of a wait.
     pub bound: u64,
 }
 
 /// A Destination Lane as its shard's owner sees it.
 #[derive(Debug, Clone)]
 pub struct LaneView {
-    /// Which one.
+    /// The lane.
     pub name: LaneName,
     /// Its shard.
     pub shard: ShardId,
     /// Its gate.
     pub gate: Gate,
-    /// Its circuit, in a word, and until when it is open.
+    /// Its circuit, in a word.
     pub circuit: &'static str,
-    /// Until when it is open, if it is.
+    /// The time until which the circuit is open, if it is.
     pub circuit_until: Option<Timestamp>,
-    /// Until when its destination asked to be left alone.
+    /// The time until which its destination asked to be left alone.
     pub throttled_until: Option<Timestamp>,
     /// Messages that wait, due or not.
     pub pending: u64,
-    /// Messages between claim and outcome, and their bytes.
+    /// Messages between claim and outcome.
     pub in_flight_messages: u32,
-    /// Their bytes.
+    /// The bytes of messages between claim and outcome.
     pub in_flight_bytes: u64,
-    /// A time before which none that waits is eligible.
+    /// A time before which no message that waits is eligible.
     pub eligible_from: Option<Timestamp>,
-    /// What stands against its messages, if they are due.
+    /// The reason why its messages are not sent although they are due, if there is one.
     pub held: Option<Held>,
 }

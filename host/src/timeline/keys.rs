@@ -10,14 +10,17 @@
 //! |          | seq`                                           |                                             |
 //! | meta     | STATE                                          | shard, owner epoch, applied sequence number |
 //! | meta     | LANE `lane`                                    | the lane's name, how many wait              |
+//! | meta     | ORDER `destination`                            | how its lanes are told apart                |
 //! | meta     | WHOLE                                          | the owner epoch that left it in good order  |
 
 use super::frame::{Fields, time_bytes};
+use super::numbered::Number;
 use crate::model::ids::MessageId;
+use crate::model::names::DestinationName;
 use crate::model::time::Timestamp;
 
 /// The version of all keys and values together. An index of another version is rebuilt.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 
 const DUE: u8 = 1;
 const EXPIRY: u8 = 3;
@@ -26,6 +29,7 @@ const IN_FLIGHT: u8 = 5;
 const STATE: u8 = 6;
 const LANE: u8 = 7;
 const WHOLE: u8 = 8;
+const ORDER: u8 = 9;
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,16 +57,26 @@ impl Family {
     }
 }
 
-/// A lane of the shard, numbered in the order in which they were met.
+/// The number of a lane of the shard. Lanes are numbered in the order in which they were met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct LaneNumber(pub u32);
 
-/// A message's place in its lane's line.
+impl Number for LaneNumber {
+    fn of_position(position: usize) -> Self {
+        Self(u32::try_from(position).expect("there are fewer lanes than that"))
+    }
+
+    fn position(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A message's position in its lane's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
-    /// When it is eligible; in an ordered lane, the same for all.
+    /// The time from which it is eligible; in an ordered lane, the same for all.
     pub at: Timestamp,
-    /// Its sequence number; in an ordered lane, its place.
+    /// Its sequence number; in an ordered lane, its number in the order.
     pub order: u64,
     pub id: MessageId,
 }
@@ -183,6 +197,22 @@ pub(super) fn read_lane(key: &[u8]) -> Option<LaneNumber> {
     let lane = LaneNumber(fields.u32()?);
     fields.end()?;
     Some(lane)
+}
+
+pub(super) fn order(destination: &DestinationName) -> Vec<u8> {
+    key(ORDER, &[destination.as_str().as_bytes()])
+}
+
+pub(super) fn order_start() -> Vec<u8> {
+    key(ORDER, &[])
+}
+
+pub(super) fn order_end() -> Vec<u8> {
+    key(ORDER + 1, &[])
+}
+
+pub(super) fn read_order(key: &[u8]) -> Option<DestinationName> {
+    std::str::from_utf8(key.strip_prefix(&[ORDER, VERSION])?).ok()?.parse().ok()
 }
 
 /// The version that [`super::values`] writes into the shard's state.

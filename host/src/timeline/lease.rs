@@ -1,107 +1,98 @@
-//! Owning a shard: acquiring its lease, renewing it, and knowing when it can no longer be relied on.
+//! Owning a shard: acquiring its lease, renewing it, and the time until which it can be relied on.
 //!
-//! Invariant: what is held ends, by the monotonic clock and counted from before the store was asked, sooner than the
-//! lease does. An owner whose renewals do not get through stops by itself, before another can begin.
+//! Invariant: an owner relies on its lease for less than the lease's time, by the monotonic clock and counted from
+//! before the store was asked. So an owner whose renewals fail stops by itself before the next owner can begin.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-use super::placement::Placement;
-use crate::env::{self, Env};
-use crate::model::ids::RuntimeId;
-use crate::store::{ShardId, ShardLease, Store, StoreError};
+use super::status::ShardStatus;
+use super::surroundings::Surroundings;
+use crate::env;
+use crate::store::{ShardId, ShardLease, StoreError};
 
-/// A lease is renewed when this part of it is over.
+/// The part of a lease's time after which it is renewed.
 const RENEW_AT: f64 = 1.0 / 3.0;
-/// A lease is relied on for this part of its time.
+/// The part of a lease's time for which it is relied on.
 const RELY_ON: f64 = 0.75;
-/// Pause between two tries to acquire or renew, as a part of the lease.
+/// The pause between two tries to acquire or renew, as a part of a lease's time.
 const TRY_AGAIN: f64 = 1.0 / 20.0;
 
-/// What an owner holds.
+/// A shard's ownership, as its lease says.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Holding {
-    /// The shard is its own.
-    Held {
-        /// The lease.
-        lease: ShardLease,
-        /// Relied on until this monotonic time.
-        until: Duration,
-    },
-    /// Somebody else has it.
+    /// This host owns the shard.
+    Held(HeldLease),
+    /// Another host owns the shard, or may.
     Lost,
 }
 
-/// Whose leases, and how long they are.
-#[derive(Clone)]
+/// A lease that this host holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldLease {
+    /// The lease.
+    pub lease: ShardLease,
+    /// The monotonic time until which the lease is relied on.
+    pub until: Duration,
+}
+
+/// Acquires and renews the leases of one shard.
 pub(super) struct LeaseKeeper {
-    pub store: Store,
-    pub env: Env,
-    pub runtime: RuntimeId,
-    pub duration: Duration,
-    /// Which shards are to be acquired.
-    pub placement: Placement,
-    /// Says that time may have passed.
+    pub around: Arc<Surroundings>,
+    /// Hints that time has passed.
     pub wake: watch::Receiver<u64>,
 }
 
 impl LeaseKeeper {
-    /// Tries, while the shard's place is here, until it is this runtime's; `None` if `stop` came first. Meanwhile
-    /// `elsewhere` says whether another runtime looks after it.
-    pub(super) async fn acquire(
-        &self,
-        shard: ShardId,
-        elsewhere: &AtomicBool,
-        stop: &CancellationToken,
-    ) -> Option<Holding> {
-        let mut wake = self.wake.clone();
-        let mut placement = self.placement.clone();
+    /// Tries to acquire the shard while its place is on this host; `None` if the host stops first. Meanwhile `status`
+    /// says whether another host owns the shard.
+    pub(super) async fn acquire(mut self, shard: ShardId, status: &ShardStatus) -> Option<HeldLease> {
+        let around = &*self.around;
+        let mut placement = around.placement.clone();
         loop {
-            if !self.placement.is_here(shard) {
-                elsewhere.store(self.placement.is_known(), Ordering::Release);
+            if !around.placement.is_here(shard) {
+                status.set_elsewhere(around.placement.is_known());
                 tokio::select! {
                     () = placement.changed() => continue,
-                    () = stop.cancelled() => return None,
+                    () = around.stop.cancelled() => return None,
                 }
             }
-            let asked = self.env.clock.monotonic();
-            match self.store.acquire_shard(shard, self.runtime, self.duration, self.env.now()).await {
+            let asked = around.env.clock.monotonic();
+            match around.store.acquire_shard(shard, around.runtime, around.options.lease, around.env.now()).await {
                 Ok(Some(lease)) => {
-                    elsewhere.store(false, Ordering::Release);
+                    status.set_elsewhere(false);
                     return Some(self.held(lease, asked));
                 }
-                Ok(None) => elsewhere.store(true, Ordering::Release),
+                Ok(None) => status.set_elsewhere(true),
                 Err(error) => {
-                    elsewhere.store(false, Ordering::Release);
+                    status.set_elsewhere(false);
                     tracing::warn!(shard = shard.0, %error, "a shard cannot be acquired now");
                 }
             }
             tokio::select! {
-                () = env::sleep(self.duration.mul_f64(TRY_AGAIN)) => {}
-                Ok(()) = wake.changed() => {}
+                () = env::sleep(self.part(TRY_AGAIN)) => {}
+                Ok(()) = self.wake.changed() => {}
                 () = placement.changed() => {}
-                () = stop.cancelled() => return None,
+                () = around.stop.cancelled() => return None,
             }
         }
     }
 
-    /// Renews what `holding` holds until it is lost or nobody looks at it any more.
+    /// Renews the lease in `holding` until it is lost or has no reader.
     pub(super) async fn keep(mut self, holding: watch::Sender<Holding>) {
         loop {
-            let Holding::Held { lease, until } = *holding.borrow() else { return };
-            let now = self.env.clock.monotonic();
-            let renew_at = until.saturating_sub(self.duration.mul_f64(RELY_ON - RENEW_AT));
-            let pause = renew_at.saturating_sub(now).max(self.duration.mul_f64(TRY_AGAIN));
+            let Holding::Held(HeldLease { lease, until }) = *holding.borrow() else { return };
+            let now = self.around.env.clock.monotonic();
+            let renew_at = until.saturating_sub(self.part(RELY_ON - RENEW_AT));
+            let pause = renew_at.saturating_sub(now).max(self.part(TRY_AGAIN));
             tokio::select! {
                 () = env::sleep(pause) => {}
                 Ok(()) = self.wake.changed() => {}
                 () = holding.closed() => return,
             }
-            let asked = self.env.clock.monotonic();
+            let asked = self.around.env.clock.monotonic();
             if asked < renew_at {
                 continue;
             }
@@ -113,18 +104,23 @@ impl LeaseKeeper {
     }
 
     async fn renew(&self, lease: ShardLease, asked: Duration) -> Result<Holding, StoreError> {
-        let renewed = self.store.renew_shard(lease, self.duration, self.env.now()).await?;
-        Ok(renewed.map_or(Holding::Lost, |lease| self.held(lease, asked)))
+        let Surroundings { store, env, options, .. } = &*self.around;
+        let renewed = store.renew_shard(lease, options.lease, env.now()).await?;
+        Ok(renewed.map_or(Holding::Lost, |lease| Holding::Held(self.held(lease, asked))))
     }
 
-    fn held(&self, lease: ShardLease, asked: Duration) -> Holding {
-        Holding::Held { lease, until: asked + self.duration.mul_f64(RELY_ON) }
+    fn held(&self, lease: ShardLease, asked: Duration) -> HeldLease {
+        HeldLease { lease, until: asked + self.part(RELY_ON) }
+    }
+
+    /// A part of a lease's time.
+    fn part(&self, part: f64) -> Duration {
+        self.around.options.lease.mul_f64(part)
     }
 }
 
-/// Until when attempts of an owner may rely on its lease, whoever asks. They keep nothing alive: once the owner's
-/// session has ended its lease is renewed no more, however long its last attempts take, and what is not sent is not
-/// sent.
+/// The monotonic time until which attempts of an owner may rely on its lease. Attempts do not keep the lease alive: it
+/// is renewed no more once the owner's session has ended, and an attempt that has not been sent by then never is.
 pub(super) fn relied_until(
     holding: &Arc<watch::Receiver<Holding>>,
     lease: ShardLease,
@@ -133,8 +129,8 @@ pub(super) fn relied_until(
     move || {
         let Some(holding) = holding.upgrade() else { return Duration::ZERO };
         match *holding.borrow() {
-            Holding::Held { lease: held, until } if held.epoch == lease.epoch => until,
-            Holding::Held { .. } | Holding::Lost => Duration::ZERO,
+            Holding::Held(held) if held.lease.epoch == lease.epoch => held.until,
+            Holding::Held(_) | Holding::Lost => Duration::ZERO,
         }
     }
 }
@@ -148,15 +144,15 @@ mod tests {
     fn an_attempt_relies_on_a_lease_while_its_session_lasts_and_does_not_make_it_last() {
         let lease = ShardLease { shard: ShardId(0), epoch: 3, until: crate::model::time::Timestamp::MAX };
         let until = Duration::from_secs(7);
-        let (renews, holding) = watch::channel(Holding::Held { lease, until });
+        let (renews, holding) = watch::channel(Holding::Held(HeldLease { lease, until }));
         let holding = Arc::new(holding);
         let relied = relied_until(&holding, lease);
         let of_another = relied_until(&holding, ShardLease { epoch: 2, ..lease });
         assert_eq!((relied(), of_another()), (until, Duration::ZERO));
-        renews.send_replace(Holding::Held { lease, until: 2 * until });
+        renews.send_replace(Holding::Held(HeldLease { lease, until: 2 * until }));
         assert_eq!(relied(), 2 * until);
         drop(holding);
-        assert!(renews.is_closed(), "nobody has it renewed");
+        assert!(renews.is_closed(), "it is not renewed any more");
         assert_eq!(relied(), Duration::ZERO);
     }
 }

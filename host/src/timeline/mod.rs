@@ -22,6 +22,7 @@
 //! does).
 
 mod actor;
+mod backoff;
 mod capacity;
 mod checkpoint;
 mod claims;
@@ -37,6 +38,7 @@ mod index;
 mod inquiry;
 mod keys;
 mod lease;
+mod numbered;
 mod placement;
 mod quarantine;
 mod recovery;
@@ -45,6 +47,8 @@ mod session;
 mod shard;
 mod signals;
 mod source;
+mod status;
+mod surroundings;
 mod values;
 mod watchers;
 
@@ -58,25 +62,20 @@ pub use signals::describe;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::actor::Remains;
-use self::capacity::HostFigures;
 use self::checkpoint::Checkpoints;
-use self::clock::TimeSource;
 use self::database::{FILES_MAX, Memory};
-use self::gates::Gates;
-use self::inquiry::{Inquiries, Inquiry};
-use self::lease::LeaseKeeper;
-use self::placement::{Placement, Presence};
+use self::inquiry::Inquiry;
+use self::placement::Presence;
 use self::shard::Shard;
-use self::watchers::look_after;
+use self::status::ShardStatus;
+use self::surroundings::{Surroundings, Watched};
 use crate::env::{self, Env};
-use crate::lanes::{Held, Supply, WorkPlan};
+use crate::lanes::{Held, WorkPlan};
 use crate::model::destination::{Destinations, terms_of};
 use crate::model::ids::RuntimeId;
 use crate::model::message::MessageEntry;
@@ -85,38 +84,38 @@ use crate::model::retry::RetryPolicy;
 use crate::publish::Publisher;
 use crate::store::{CheckpointRow, ShardId, Store};
 
-/// How long a shard's session may take to answer: a batch of its index, at the most.
+/// The longest that a session takes to answer an inquiry: one batch of its index.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long whoever asks for a checkpoint waits for it. Longer ones are made all the same.
+/// How long a request for a checkpoint waits for it. Slower checkpoints are made all the same.
 const CHECKPOINT_ANSWER_MAX: Duration = Duration::from_secs(25);
 
-/// How the timeline is kept.
+/// Settings of the timeline.
 #[derive(Debug, Clone)]
 pub struct TimelineOptions {
-    /// The directory; one RocksDB a shard in it.
+    /// The directory of the indexes, one RocksDB a shard.
     pub directory: PathBuf,
-    /// How long a shard lease lasts.
+    /// The time of a shard lease.
     pub lease: Duration,
-    /// The longest pause between two looks at the feed when nothing calls.
+    /// The longest pause between two looks at the feed without a hint.
     pub poll: Duration,
     /// Messages that a shard may have claimed at once.
     pub claimed_max: usize,
     /// Block cache and write buffers of all shards together, in bytes.
     pub memory_bytes: usize,
-    /// What should stay free on the host. With less of it, less is sent at once; with next to none, nothing is.
+    /// Resources that stay free on the host: below them less is sent at once, far below them nothing.
     pub floors: Floors,
-    /// How often, and when, a shard is opened again whose actor panics.
+    /// Retries of a shard whose actor panicked.
     pub after_panic: RetryPolicy,
-    /// Tenants' shares of service, at most [`crate::lanes::WEIGHT_MAX`]; that of one that is not here is 1.
+    /// Namespaces' shares of service, at most [`crate::lanes::WEIGHT_MAX`]; 1 for a namespace that is not listed.
     pub namespace_weights: BTreeMap<Namespace, u32>,
     /// The widest clock interval that messages are published under.
     pub clock_uncertainty_max: Duration,
-    /// Copies for owners that find no index of their own.
+    /// Copies of indexes, for owners without an index of their own.
     pub checkpoints: CheckpointOptions,
 }
 
-/// The shards of this runtime; clones share them.
+/// The shards of this host; clones share them.
 #[derive(Clone)]
 pub struct Timeline {
     shards: Arc<[ShardHandle]>,
@@ -129,31 +128,29 @@ pub struct Timeline {
 #[error("{0}")]
 pub struct TimelineError(pub String);
 
-/// What came of asking for a checkpoint.
+/// Answer to a checkpoint request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// It counts.
+    /// The checkpoint is recorded.
     Made(CheckpointRow),
-    /// It is still being made.
+    /// The checkpoint is still being made.
     UnderWay,
-    /// It could not be made.
+    /// The checkpoint could not be made, for this reason.
     Failed(String),
-    /// The shard is not this runtime's.
+    /// This host does not own the shard.
     NotHere,
 }
 
+/// A shard, as the rest of the host reaches it.
 struct ShardHandle {
-    active: Arc<AtomicBool>,
-    elsewhere: Arc<AtomicBool>,
-    inquiries: watch::Receiver<Inquiries>,
-    trouble: watch::Receiver<Option<ShardTrouble>>,
+    status: Arc<ShardStatus>,
     /// Closed once the shard's thread is done.
     done: watch::Receiver<()>,
 }
 
 impl Timeline {
-    /// Starts the shards' actors, which follow `destinations`; they acquire their shards, which takes until the leases
-    /// of a dead owner are over, and stop when `stop` is cancelled.
+    /// Starts the shards' actors, which follow `destinations` and stop when `stop` is cancelled. An actor acquires its
+    /// shard once the lease of a dead owner is over.
     pub async fn start(
         options: TimelineOptions,
         runtime: RuntimeId,
@@ -169,57 +166,36 @@ impl Timeline {
         let work = work_plan(&options, store.shard_count())?;
         std::fs::create_dir_all(&options.directory).map_err(|error| cannot(&error))?;
         let memory = Arc::new(Memory::new(options.memory_bytes));
-        let weights = Arc::new(options.namespace_weights.clone());
         let checkpoints = Checkpoints::open(options.checkpoints.clone(), store.clone(), env.clone());
         let checkpoints = Arc::new(checkpoints.await.map_err(TimelineError)?);
         let (wake, woken) = watch::channel(0);
-        let gates = watch_gates(&store, &stop);
-        let time = time_source(&store, &env, &stop);
-        let supply = watch_host(&options, &publisher, &memory, &stop);
+        let watched = Watched {
+            destinations: destinations.clone(),
+            gates: surroundings::watch_gates(&store, &stop),
+            supply: surroundings::watch_host(&options, &publisher, &memory, &stop),
+            wake: woken.clone(),
+        };
         let presence =
-            Presence { store: store.clone(), env: env.clone(), runtime, duration: options.lease, wake: woken.clone() };
-        let placement = placement(presence, &stop);
+            Presence { store: store.clone(), env: env.clone(), runtime, duration: options.lease, wake: woken };
+        let around = Arc::new(Surroundings {
+            time: surroundings::time_source(&store, &env, &stop),
+            placement: surroundings::placement(presence, &stop),
+            options: options.clone(),
+            runtime,
+            store,
+            publisher,
+            env,
+            memory,
+            checkpoints,
+            work,
+            stop,
+        });
         let mut shards = Vec::new();
-        for id in (0..store.shard_count()).map(ShardId) {
-            let active = Arc::new(AtomicBool::new(false));
-            let elsewhere = Arc::new(AtomicBool::new(false));
-            let (inquiries_in, inquiries) = watch::channel(None);
-            let keeper = LeaseKeeper {
-                store: store.clone(),
-                env: env.clone(),
-                runtime,
-                duration: options.lease,
-                placement: placement.clone(),
-                wake: woken.clone(),
-            };
-            let shard = Shard {
-                id,
-                path: options.directory.join(format!("shard-{:05}", id.0)),
-                memory: memory.clone(),
-                checkpoints: checkpoints.clone(),
-                keeper,
-                destinations: destinations.clone(),
-                gates: gates.clone(),
-                store: store.clone(),
-                publisher: publisher.clone(),
-                env: env.clone(),
-                poll: options.poll,
-                claimed_max: options.claimed_max,
-                weights: weights.clone(),
-                work,
-                supply: supply.clone(),
-                time: time.clone(),
-                clock_uncertainty_max: options.clock_uncertainty_max,
-                active: active.clone(),
-                elsewhere: elsewhere.clone(),
-                inquiries: inquiries_in,
-                wake: woken.clone(),
-                stop: stop.clone(),
-                remains: Remains::default(),
-            };
-            let (told, trouble) = watch::channel(None);
-            let done = actor::start(shard, options.after_panic, told).map_err(|error| cannot(&error))?;
-            shards.push(ShardHandle { active, elsewhere, inquiries, trouble, done });
+        for id in (0..around.store.shard_count()).map(ShardId) {
+            let shard = Shard::new(id, Arc::clone(&around), watched.clone());
+            let status = Arc::clone(&shard.status);
+            let done = actor::start(shard).map_err(|error| cannot(&error))?;
+            shards.push(ShardHandle { status, done });
         }
         Ok(Self { shards: shards.into(), destinations, wake })
     }
@@ -229,54 +205,51 @@ impl Timeline {
         self.wake.send_modify(|calls| *calls = calls.wrapping_add(1));
     }
 
-    /// Whether every shard has caught up with its feed and is publishing what is due, from here.
+    /// Whether every shard has caught up with its feed and publishes from here.
     pub fn is_active(&self) -> bool {
-        self.shards.iter().all(|shard| shard.active.load(Ordering::Acquire))
+        self.shards.iter().all(|shard| shard.status.is_active())
     }
 
-    /// Whether every shard is looked after, from here or by another runtime.
+    /// Whether every shard has an owner, here or on another host.
     pub fn is_looked_after(&self) -> bool {
-        let here_or_elsewhere =
-            |shard: &ShardHandle| shard.active.load(Ordering::Acquire) || shard.elsewhere.load(Ordering::Acquire);
-        self.shards.iter().all(here_or_elsewhere)
+        self.shards.iter().all(|shard| shard.status.is_owned())
     }
 
     /// The shards whose actors have panicked here since the start.
     pub fn troubles(&self) -> Vec<ShardTrouble> {
-        self.shards.iter().filter_map(|shard| shard.trouble.borrow().clone()).collect()
+        self.shards.iter().filter_map(|shard| shard.status.trouble()).collect()
     }
 
-    /// Of these, the ones that are down now, and are not looked after elsewhere.
+    /// The subset of them that is down now and has no other owner.
     pub fn troubles_now(&self) -> Vec<ShardTrouble> {
-        let is_down =
-            |shard: &&ShardHandle| !shard.active.load(Ordering::Acquire) && !shard.elsewhere.load(Ordering::Acquire);
-        let troubles = self.shards.iter().filter(is_down).filter_map(|shard| shard.trouble.borrow().clone());
+        let down = self.shards.iter().filter(|shard| !shard.status.is_owned());
+        let troubles = down.filter_map(|shard| shard.status.trouble());
         troubles.filter(|trouble| trouble.next != AfterTrouble::Opened).collect()
     }
 
-    /// Whether this runtime can call a destination.
+    /// Whether this host can call a destination.
     pub fn can_call(&self, destination: &DestinationName) -> bool {
         terms_of(&self.destinations.borrow(), destination).is_some()
     }
 
-    /// The shards that this runtime owns, and their lanes. One that does not answer in time is left out; they are asked
-    /// at once.
+    /// The shards that this host owns, and their lanes. Shards are asked at once; a shard that does not answer in time
+    /// is left out.
     pub async fn look(&self) -> Vec<(ShardView, Vec<LaneView>)> {
         let asked = self.shards.iter().map(|shard| shard.ask(Inquiry::Look));
         futures_util::future::join_all(asked).await.into_iter().flatten().collect()
     }
 
-    /// Why a message that waits in a shard of this runtime is not admitted, were it due. `None` if the shard is not its
-    /// own.
+    /// Why a waiting message of a shard would not be admitted if it were due. `None` if this host does not own the
+    /// shard.
     pub async fn why(&self, shard: ShardId, message: MessageEntry) -> Option<Held> {
         let shard = self.shards.get(usize::from(shard.0))?;
         shard.ask(|reply| Inquiry::Why(Box::new(message), reply)).await
     }
 
-    /// Has a checkpoint of a shard be made now.
+    /// Makes a checkpoint of a shard now.
     pub async fn checkpoint(&self, shard: ShardId) -> Asked {
         let Some(shard) = self.shards.get(usize::from(shard.0)) else { return Asked::NotHere };
-        let Some(session) = shard.inquiries.borrow().clone() else { return Asked::NotHere };
+        let Some(session) = shard.status.inquiries() else { return Asked::NotHere };
         let (reply, answer) = oneshot::channel();
         if session.try_send(Inquiry::Checkpoint(reply)).is_err() {
             return Asked::Failed("other requests to the shard are waiting: try again".to_owned());
@@ -289,7 +262,7 @@ impl Timeline {
         }
     }
 
-    /// Returns once every actor has settled its claims, flushed, and given up its shard.
+    /// Returns once every actor has settled its claims, flushed its index and given up its shard.
     pub async fn stopped(&self) {
         for shard in self.shards.iter() {
             let mut done = shard.done.clone();
@@ -299,16 +272,16 @@ impl Timeline {
 }
 
 impl ShardHandle {
-    /// Asks the shard's session, if it has one here that answers in time.
+    /// Asks the shard's session; `None` without a session here, or without an answer in time.
     async fn ask<A>(&self, inquiry: impl FnOnce(oneshot::Sender<A>) -> Inquiry) -> Option<A> {
-        let session = self.inquiries.borrow().clone()?;
+        let session = self.status.inquiries()?;
         let (reply, answer) = oneshot::channel();
         session.try_send(inquiry(reply)).ok()?;
         tokio::time::timeout(ANSWER_MAX, answer).await.ok()?.ok()
     }
 }
 
-/// What each shard's writer may hold. Its queues take no more than its part of the memory.
+/// The work classes of one shard, whose queues take no more than its part of the memory.
 fn work_plan(options: &TimelineOptions, shards: u16) -> Result<WorkPlan, TimelineError> {
     session::plan(options.claimed_max, options.memory_bytes / usize::from(shards.max(1))).map_err(|error| {
         TimelineError(format!(
@@ -317,54 +290,9 @@ fn work_plan(options: &TimelineOptions, shards: u16) -> Result<WorkPlan, Timelin
     })
 }
 
-/// Which shards are to be had: all, or the ones that are placed here where runtimes share the store.
-fn placement(presence: Presence, stop: &CancellationToken) -> Placement {
-    if presence.store.is_shared() {
-        Placement::shared(presence, stop.clone())
-    } else {
-        Placement::alone(&presence.store)
-    }
-}
-
-/// The gates that are not open; none before they were read.
-fn watch_gates(store: &Store, stop: &CancellationToken) -> watch::Receiver<Option<Arc<Gates>>> {
-    let (gates, seen) = watch::channel(None);
-    let (store, until) = (store.clone(), stop.clone());
-    look_after("lane gates", gates, stop.clone(), move |gates| gates::watch_gates(store.clone(), gates, until.clone()));
-    seen
-}
-
-/// What presses on every shard: known before the first one begins.
-fn watch_host(
-    options: &TimelineOptions,
-    publisher: &Publisher,
-    memory: &Arc<Memory>,
-    stop: &CancellationToken,
-) -> watch::Receiver<Supply> {
-    let (directory, floors) = (options.directory.clone(), options.floors);
-    let figures = HostFigures { directory, floors, publisher: publisher.clone(), memory: Arc::clone(memory) };
-    let (supply, measured) = watch::channel(figures.measure());
-    let until = stop.clone();
-    look_after("timeline capacity", supply, stop.clone(), move |supply| figures.clone().watch(supply, until.clone()));
-    measured
-}
-
-/// How many file descriptors this many shards take at the most, with the connections to the place of checkpoints.
+/// File descriptors that this many shards take at the most, with the connections to the object store.
 pub fn descriptors(shards: u16) -> usize {
     usize::from(shards) * FILES_MAX.unsigned_abs() as usize + checkpoint::CONNECTIONS_MAX
-}
-
-/// The clock that messages are published by: the database's, where runtimes share it.
-fn time_source(store: &Store, env: &Env, stop: &CancellationToken) -> TimeSource {
-    if !store.keeps_time() {
-        return TimeSource::System;
-    }
-    let (samples, seen) = watch::channel(None);
-    let (store, env, until) = (store.clone(), env.clone(), stop.clone());
-    look_after("database clock", samples, stop.clone(), move |samples| {
-        clock::watch_database(store.clone(), env.clone(), samples, until.clone())
-    });
-    TimeSource::Database(seen)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Which shards this runtime tries to have.
+//! The shards that have their place on this host.
 //!
-//! Where runtimes share a database, each says every so often that it is there and reads who else is; from that all of
-//! them compute the same placement. A runtime gives up a shard that has another place now, once what it has in flight
-//! is settled, and one that leaves says so before it does that. Leases decide all the same: a placement that is out of
-//! date costs time and nothing else.
+//! Where hosts share a database, each announces itself regularly and reads the other announcements; all of them compute
+//! the same placement from these. A host gives up a shard whose place has moved, once its claims are settled; a host
+//! that leaves says so before that. Leases decide all the same: a placement that is out of date costs time and nothing
+//! else.
 //!
-//! A runtime that cannot open a shard withdraws from it: that is written down too, and counts in everybody's
+//! A host that cannot open a shard withdraws from it. Withdrawals are recorded too, and count in every host's
 //! computation.
 
 use std::collections::BTreeSet;
@@ -21,41 +21,41 @@ use crate::model::ids::RuntimeId;
 use crate::store::{Runtimes, ShardId, Store};
 use crate::timeline::watchers::look_after;
 
-/// A runtime says that it is there when this part of the time that its word counts for is over.
+/// The part of the time of an announcement after which the next one is made.
 const BEAT_AT: f64 = 1.0 / 4.0;
-/// Pause after that did not get through, as a part of the same time.
+/// The pause after an announcement failed, as a part of the same time.
 const TRY_AGAIN: f64 = 1.0 / 20.0;
 
-/// The shards that this runtime is to have; clones see the same.
+/// The shards that have their place on this host; clones see the same.
 #[derive(Clone)]
 pub(super) struct Placement {
     shards: watch::Receiver<Shards>,
-    /// Has the placement be computed anew; `None` for a runtime that is alone.
+    /// Asks for the placement to be computed again; `None` for a host that is alone.
     again: Option<Arc<Notify>>,
 }
 
-/// `None` before anything was learned.
+/// `None` before the first placement.
 type Shards = Option<BTreeSet<ShardId>>;
 
-/// Who says that it is there, and for how long that counts.
+/// A host that announces itself, and the time that an announcement counts for.
 #[derive(Clone)]
 pub(super) struct Presence {
     pub store: Store,
     pub env: Env,
     pub runtime: RuntimeId,
     pub duration: Duration,
-    /// Says that time may have passed.
+    /// Hints that time has passed.
     pub wake: watch::Receiver<u64>,
 }
 
 impl Placement {
-    /// Alone with its database, a runtime has every shard.
+    /// The placement of a host that is alone with its database: every shard.
     pub(super) fn alone(store: &Store) -> Self {
         let all = (0..store.shard_count()).map(ShardId).collect();
         Self { shards: watch::channel(Some(all)).1, again: None }
     }
 
-    /// What `presence` learns until `stop` is cancelled; nothing before it has learned anything.
+    /// The placement that `presence` computes until `stop` is cancelled.
     pub(super) fn shared(presence: Presence, stop: CancellationToken) -> Self {
         let (places, placement) = watch::channel(None);
         let again = Arc::new(Notify::new());
@@ -66,33 +66,33 @@ impl Placement {
         Self { shards: placement, again: Some(again) }
     }
 
-    /// Whether there may be others who could have a shard.
+    /// Whether other hosts may own shards.
     pub(super) fn is_shared(&self) -> bool {
         self.again.is_some()
     }
 
-    /// Something has changed about who is to have what: looks at once, and not only when it is time to.
+    /// Computes the placement again at once: something has changed.
     pub(super) fn look_again(&self) {
         if let Some(again) = &self.again {
             again.notify_one();
         }
     }
 
-    /// Whether the shard's place is here.
+    /// Whether the shard has its place on this host.
     pub(super) fn is_here(&self, shard: ShardId) -> bool {
         self.shards.borrow().as_ref().is_some_and(|shards| shards.contains(&shard))
     }
 
-    /// Whether anything is known about places.
+    /// Whether there has been a placement.
     pub(super) fn is_known(&self) -> bool {
         self.shards.borrow().is_some()
     }
 
-    /// Returns when the shard's place is here no longer.
+    /// Returns when the shard has its place on this host no longer.
     pub(super) async fn moved(mut self, shard: ShardId) {
         let is_elsewhere = |shards: &Shards| shards.as_ref().is_none_or(|shards| !shards.contains(&shard));
         if self.shards.wait_for(is_elsewhere).await.is_err() {
-            // Nobody keeps the placement any more: it stands.
+            // The placement is not kept up any more: it stays as it is.
             std::future::pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Indexes that are not as they were written: set aside for whoever wants to know why, and never opened again.
+//! Quarantine: torn indexes are set aside for a later analysis, and never opened again.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! What a dead owner left: attempts that were admitted and have no outcome.
+//! Attempts that a dead owner left: they were admitted and have no outcome.
 //!
-//! Nobody knows what such an attempt did. Its destination's policy for uncertain attempts decides, and what it decides
-//! is recorded in SQL before the index hears of it. An action is another matter: it is handed off in the transaction
-//! that records it, so one without an outcome has not been.
+//! Whether such an attempt arrived is unknown. Its destination's policy for uncertain attempts decides, and the
+//! decision is recorded in SQL before the index has it. Actions are different: an action is handed off in the
+//! transaction that records its outcome, so an action without an outcome was not handed off.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::store::{OutcomeRecord, ShardLease, Store, StoreError};
 /// Messages that are settled together.
 pub(super) const ROWS_MAX: u32 = 256;
 
-/// How a message is retried whose destination is not configured: it is held for an operator, so this is never asked.
+/// The retries of a message whose destination is unknown. They are never used: the message is held for an operator.
 const NO_RETRY: RetryPolicy = RetryPolicy { initial: Duration::ZERO, max: Duration::ZERO, failures_max: 1 };
 
-/// Records what becomes of the messages among `rows` that stand in `publishing` with nobody behind them, and gives all
-/// rows as they are now; one whose outcome did not count is left as it was. `now` is trusted: a message that a wrong
-/// clock would end as expired may have been published.
+/// Records outcomes for the messages among `rows` that are `publishing`, and returns all rows as they are now. A row
+/// whose outcome did not count is returned as it was. `now` is trusted: by a wrong clock a message might end as expired
+/// although it was published.
 pub(super) async fn conclude(
     store: &Store,
     lease: ShardLease,

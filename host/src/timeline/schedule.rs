@@ -1,19 +1,20 @@
-//! Which of a shard's lanes are served next: their states, their turns, and which of them time has made ready.
+//! The schedule of a shard's lanes: their states, their turns, and the lanes that time has made ready.
 //!
 //! A lane becomes active when its time in READY comes, found by one walk that never goes over the same lanes twice, or
-//! when something about it changes and that time has come already. It leaves when its line is empty or its head not
-//! due, and when it may not send for a reason of its own.
+//! when the lane changes and that time has come already. It is deactivated when its line is empty or its head not due,
+//! and when it may not send for a reason of its own.
 //!
-//! What a tenant's lanes to one destination share is their *outlet*. One that may not send, for what it shares with
-//! others, is parked as a whole, and its lanes keep their turns (`lanes::ThreeLevelDrr`):
+//! The lanes of one namespace to one destination share an *outlet*. An outlet that may not send is parked as a whole,
+//! and its lanes keep their turns (`lanes::ThreeLevelDrr`):
 //!
 //! - while its circuit is open or its destination asked to be left alone (*shut*);
-//! - while its destination has what it may, and it is not its turn to get more (`lanes::Queue`);
+//! - while its destination has all that it may, and it is not the outlet's turn to get more (`lanes::Queue`);
 //! - while its next message waits for more bytes than are free.
 
 mod following;
 mod outlets;
 
+pub(super) use following::Changes;
 pub(super) use outlets::OutletNumber;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use super::compared::Compared;
 use super::gates::Gates;
 use super::index::{Index, Step};
 use super::keys::{LaneNumber, Position};
+use super::numbered::Numbered;
 use super::signals::Signals;
 use super::values::stands;
 use crate::lanes::{
@@ -34,81 +36,98 @@ use crate::lanes::{
 };
 use crate::model::destination::{Destinations, LaneLimits, terms_of};
 use crate::model::destination_lane::LaneName;
-use crate::model::message::MessageEntry;
+use crate::model::message::{MESSAGE_BYTES_MAX, MessageEntry};
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::publish::Seat;
 
-/// What a turn hands to the publisher at the most. Turns are short so that outcomes and the feed are never far behind.
+/// Messages that a turn hands to the publisher. Turns are short so that outcomes and the feed are never far behind.
 pub(super) const TURN_MESSAGES_MAX: u32 = 256;
-/// One message, at least, of any size.
-const TURN_BYTES_MAX: u64 = MESSAGE_COST_MAX;
+/// The cost of one message of any size.
+pub(super) const TURN_BYTES_MAX: u64 = MESSAGE_COST_MAX;
+/// The same, in memory.
+pub(super) const TURN_BYTES: usize = MESSAGE_BYTES_MAX as usize;
 const TURN_VISITS_MAX: u32 = 4_096;
-/// How long a turn claims at the most: outcomes and the feed wait meanwhile.
+/// The time of a turn: outcomes and the feed wait meanwhile.
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_millis(10);
-/// The share of a namespace that is not weighed.
+/// The share of a namespace without a weight.
 const NAMESPACE_WEIGHT: u32 = 1;
-/// Lanes of READY that are looked at in one go.
+/// Lanes of READY in one walk.
 const DISCOVERED_MAX: usize = 256;
 
-/// When a destination is left alone, and how it is tried again.
+/// The policy of circuits: when a destination is left alone, and how it is tried again.
 const CIRCUIT: CircuitPolicy = CircuitPolicy {
     failures_to_open: 10,
     open_initial: Duration::from_secs(1),
     open_max: Duration::from_secs(60),
     probes_max: 1,
     successes_to_close: 2,
-    // What each destination's lanes may have ends its ramp.
+    // The limits of a destination end its ramp.
     ramp_messages: u32::MAX,
 };
 
-/// What a lane has before it is known what it may have.
+/// The limits of a lane before its destination is known.
 const NOTHING: LaneLimits = LaneLimits { messages: 0, bytes: 0 };
 
 pub(super) const TURN: TurnLimits =
     TurnLimits { items_max: TURN_MESSAGES_MAX, cost_max: TURN_BYTES_MAX, visits_max: TURN_VISITS_MAX };
 
-/// In whose turn a lane is served.
+/// How a lane is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
-    /// In its own.
+    /// The lane is served in its turn.
     Ring,
-    /// Its outlet is served one message beside the others. `waited` says that it waits for bytes.
-    Side { outlet: OutletNumber, waited: bool },
+    /// One message of the outlet is served out of turn: it has waited for bytes.
+    ForBytes(OutletNumber),
+    /// One message of the outlet is served out of turn: its destination has nothing in flight.
+    Quiet(OutletNumber),
+}
+
+/// What a walk over READY found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Discovered {
+    /// A part of the lanes that are ready; the others are left for the next walk.
+    Part,
+    /// All lanes that are ready. The next one will be at this time, if there is one.
+    All { next_at: Option<Timestamp> },
+}
+
+/// A lane, as far as it is not in the index.
+struct ScheduledLane {
+    lane: DestinationLane,
+    outlet: OutletNumber,
+    /// Whether messages of the lane wait, or are in flight.
+    holds: bool,
+    /// The time since which the lane has been active without being served.
+    unserved_since: Option<Timestamp>,
+    /// The time since which the lane has had failures and no success, as far as this owner knows.
+    failing_since: Option<Timestamp>,
 }
 
 /// The lanes of a shard, as far as they are not in the index.
 pub(super) struct Schedule {
-    lanes: Vec<DestinationLane>,
-    /// The outlet of each lane.
-    outlet_of: Vec<OutletNumber>,
+    lanes: Numbered<LaneNumber, ScheduledLane>,
     outlets: Outlets,
-    /// Since when each lane has been active and not been served.
-    unserved_since: Vec<Option<Timestamp>>,
-    /// Since when each has had failures and no success, as far as this owner knows.
-    failing_since: Vec<Option<Timestamp>>,
-    /// How far their lines are known.
+    /// How far the lines of lanes are known.
     pub compared: Compared,
+    /// The gates for lanes that are met from now on.
     gates: Arc<Gates>,
+    /// The shares of namespaces.
     weights: Arc<BTreeMap<Namespace, u32>>,
-    /// Namespaces, the outlets of each, and the lanes of those: a tenant with many lanes gets no more than one with
-    /// few.
+    /// The turns of namespaces, of the outlets of each, and of the lanes of those: a namespace with many lanes gets no
+    /// more than one with few.
     drr: ThreeLevelDrr<Namespace, OutletNumber, LaneNumber>,
-    /// READY has been looked through up to here.
+    /// The end of the last walk over READY.
     cursor: (Timestamp, LaneNumber),
 }
 
 impl Schedule {
-    /// No lanes yet. Of one destination, over all of its lanes, no more than `claimed_max` messages are claimed at
-    /// once.
+    /// A schedule without lanes. At most `claimed_max` messages of one destination are claimed at once.
     pub(super) fn new(weights: Arc<BTreeMap<Namespace, u32>>, claimed_max: usize) -> Self {
         let start = (Timestamp::from_millis(i64::MIN), LaneNumber(0));
         Self {
-            lanes: Vec::new(),
-            outlet_of: Vec::new(),
+            lanes: Numbered::new(),
             outlets: Outlets::new(claimed_max),
-            unserved_since: Vec::new(),
-            failing_since: Vec::new(),
             compared: Compared::default(),
             gates: Arc::default(),
             weights,
@@ -118,14 +137,13 @@ impl Schedule {
     }
 
     /// A lane, which must have been adopted.
-    #[cfg(test)]
-    pub(super) fn lane(&mut self, number: LaneNumber) -> &mut DestinationLane {
-        &mut self.lanes[number.0 as usize]
+    pub(super) fn lane(&self, number: LaneNumber) -> &DestinationLane {
+        &self.lanes[number].lane
     }
 
-    /// The lanes, in the order of their numbers.
-    pub(super) fn lanes(&self) -> &[DestinationLane] {
-        &self.lanes
+    #[cfg(test)]
+    pub(super) fn lane_mut(&mut self, number: LaneNumber) -> &mut DestinationLane {
+        &mut self.lanes[number].lane
     }
 
     /// The circuit of a lane's destination.
@@ -133,33 +151,33 @@ impl Schedule {
         self.outlets.outlet(self.outlet_of(number)).circuit()
     }
 
-    /// Until when a lane's destination asked to be left alone, if that is still to come.
+    /// The time until which a lane's destination asked to be left alone, if that is still to come.
     pub(super) fn throttled_until(&self, number: LaneNumber, now: Timestamp) -> Option<Timestamp> {
         self.outlets.outlet(self.outlet_of(number)).throttled_until(now)
     }
 
-    /// A lane's destination asked its tenant not to call before `until`.
+    /// Leaves a lane's destination alone until this time, for the lane's namespace.
     pub(super) fn back_off(&mut self, number: LaneNumber, until: Timestamp, now: Timestamp) {
         let outlet = self.outlet_of(number);
-        self.outlets.outlet_mut(outlet).back_off(until);
-        self.outlets.reconsider(outlet, &mut self.drr, now);
+        self.outlets.change(outlet, &mut self.drr, now, |outlet| outlet.back_off(until));
     }
 
-    /// What stands against every message of a lane at `now`.
+    /// The reason why no message of a lane may be sent at `now`, if there is one.
     pub(super) fn held(&self, number: LaneNumber, now: Timestamp) -> Option<Held> {
         let outlet = self.outlet_of(number);
-        let of_destination = self.outlets.waits_for_room(outlet).then_some(Held::Capacity);
-        let of_lane = self.lanes[number.0 as usize].held(self.outlets.outlet(outlet), now);
+        let is_closed = self.outlets.is_closed(outlet).then_some(Held::Recovering);
+        let of_destination = is_closed.or(self.outlets.waits_for_room(outlet).then_some(Held::Capacity));
+        let of_lane = self.lanes[number].lane.held(self.outlets.outlet(outlet), now);
         [of_lane, self.held_itself(number), of_destination].into_iter().flatten().min()
     }
 
-    /// What stands against every message of a lane and concerns no other lane.
+    /// The same, as far as it concerns no other lane.
     fn held_itself(&self, number: LaneNumber) -> Option<Held> {
         let awaited = self.compared.is_awaited(number).then_some(Held::Recovering);
-        [self.lanes[number.0 as usize].held_itself(), awaited].into_iter().flatten().min()
+        [self.lanes[number].lane.held_itself(), awaited].into_iter().flatten().min()
     }
 
-    /// A lane that is due may not be served for a reason of its own.
+    /// Deactivates a lane that may not be served for a reason of its own.
     fn leave(&mut self, number: LaneNumber, reason: Held) {
         self.deactivate(number);
         if reason == Held::Recovering {
@@ -167,7 +185,7 @@ impl Schedule {
         }
     }
 
-    /// Whether a lane that is being visited may not be served; then it has left, or its outlet is parked.
+    /// Whether a lane that is being visited may not be served; if so, it is deactivated, or its outlet is parked.
     pub(super) fn hold_back(&mut self, number: LaneNumber, now: Timestamp) -> bool {
         if let Some(reason) = self.held_itself(number) {
             self.leave(number, reason);
@@ -176,7 +194,8 @@ impl Schedule {
         self.outlets.hold_back(self.outlet_of(number), &mut self.drr, now)
     }
 
-    /// Whether a lane's line is known as far as its head, who stands at `head`; if not, the lane has left until it is.
+    /// Whether a lane's line is known as far as its head, at position `head`; if not, the lane is deactivated until it
+    /// is.
     pub(super) fn is_known(&mut self, number: LaneNumber, head: Position) -> bool {
         let is_known = self.compared.reaches(number, head);
         if !is_known {
@@ -185,27 +204,27 @@ impl Schedule {
         is_known
     }
 
-    /// The next lane whose head is to be looked at, by one door.
+    /// The next lane to visit by a door.
     pub(super) fn next(&mut self, door: Door, turn: &mut Turn) -> Option<LaneNumber> {
         match door {
             Door::Ring => self.drr.next(turn),
-            Door::Side { outlet, .. } => self.drr.next_of(outlet, turn),
+            Door::ForBytes(outlet) | Door::Quiet(outlet) => self.drr.next_of(outlet, turn),
         }
     }
 
-    /// Offers to serve the head of that lane.
+    /// Asks whether the head of that lane may be served.
     pub(super) fn offer(&mut self, door: Door, turn: &mut Turn, cost: u64) -> Charge {
         match door {
             Door::Ring => self.drr.offer(turn, cost),
-            Door::Side { outlet, .. } => self.drr.offer_of(outlet, turn, cost),
+            Door::ForBytes(outlet) | Door::Quiet(outlet) => self.drr.offer_of(outlet, turn, cost),
         }
     }
 
-    /// What was offered is served.
+    /// Charges the lane for the head that was offered.
     pub(super) fn spend(&mut self, door: Door, turn: &mut Turn, cost: u64) {
         match door {
             Door::Ring => self.drr.serve(turn, cost),
-            Door::Side { outlet, .. } => self.drr.serve_of(outlet, turn, cost),
+            Door::ForBytes(outlet) | Door::Quiet(outlet) => self.drr.serve_of(outlet, turn, cost),
         }
     }
 
@@ -219,35 +238,33 @@ impl Schedule {
         self.outlets.is_held(self.outlet_of(number))
     }
 
-    /// Whether an outlet has something to be sent, and may, were there bytes enough.
+    /// Whether an outlet has messages to send, and may if there are bytes enough.
     pub(super) fn may_send(&self, outlet: OutletNumber) -> bool {
         self.drr.has_work(outlet) && !self.outlets.is_held(outlet)
     }
 
-    /// Whether nobody may be served whose turn could come.
+    /// Whether no unparked lane is active.
     pub(super) fn is_idle(&self) -> bool {
         self.drr.is_idle()
     }
 
-    /// Goes on at a lane that `random` chooses.
+    /// Continues with a lane that `random` chooses.
     pub(super) fn begin_at(&mut self, random: u64) {
         self.drr.begin_at(random);
     }
 
-    /// Takes a permit for a message of a lane, or says what stands against it.
+    /// Takes a permit for a message of a lane, or says why there is none.
     pub(super) fn claim(&mut self, number: LaneNumber, bytes: u32, now: Timestamp) -> Result<Permit, Held> {
-        let outlet = self.outlet_of(number);
-        let permit = self.lanes[number.0 as usize].claim(self.outlets.outlet_mut(outlet), bytes, now)?;
-        self.outlets.claimed(outlet);
-        Ok(permit)
+        let ScheduledLane { lane, outlet, .. } = &mut self.lanes[number];
+        self.outlets.claim(*outlet, |outlet| lane.claim(outlet, bytes, now))
     }
 
-    /// A message that was claimed got its place, which cost so much.
+    /// A claim got its place; `cost` is its message's.
     pub(super) fn placed(&mut self, number: LaneNumber, cost: u64, now: Timestamp) {
         self.outlets.placed(self.outlet_of(number), cost, &mut self.drr, now);
     }
 
-    /// A message that was claimed got no place: it is not claimed after all.
+    /// A claim got no place: it is undone.
     pub(super) fn refused(&mut self, number: LaneNumber, permit: Permit, reason: NoPlace, now: Timestamp) {
         self.settle(number, permit, Verdict::NotCalled, now);
         self.conclude(number);
@@ -258,58 +275,57 @@ impl Schedule {
         }
     }
 
-    /// Gives a permit back, with what its attempt said about the destination. The message is still claimed.
+    /// Returns a permit, with the attempt's verdict on the destination. The message is still claimed.
     pub(super) fn settle(&mut self, number: LaneNumber, permit: Permit, verdict: Verdict, now: Timestamp) {
-        let outlet = self.outlet_of(number);
-        self.lanes[number.0 as usize].settle(self.outlets.outlet_mut(outlet), permit, verdict, now);
-        self.outlets.reconsider(outlet, &mut self.drr, now);
+        let ScheduledLane { lane, outlet, .. } = &mut self.lanes[number];
+        self.outlets.change(*outlet, &mut self.drr, now, |outlet| lane.settle(outlet, permit, verdict, now));
     }
 
-    /// Takes over a message of a lane that an owner before this one claimed.
+    /// Takes over a claim that an earlier owner made of a message of this lane.
     pub(super) fn inherit(&mut self, number: LaneNumber) {
-        self.lanes[number.0 as usize].inherit();
-        self.outlets.claimed(self.outlet_of(number));
+        self.lanes[number].lane.inherit();
+        self.outlets.inherit(self.outlet_of(number));
     }
 
-    /// It is known what became of a message of a lane that was claimed or inherited.
+    /// A claim of a message of this lane has ended.
     pub(super) fn conclude(&mut self, number: LaneNumber) {
-        self.lanes[number.0 as usize].conclude();
+        self.lanes[number].lane.conclude();
         self.outlets.concluded(self.outlet_of(number));
     }
 
-    /// An attempt of a lane has failed, or one has not.
+    /// Takes note of an attempt that failed, or did not.
     pub(super) fn tried(&mut self, number: LaneNumber, failed: bool, now: Timestamp) {
-        let since = &mut self.failing_since[number.0 as usize];
+        let since = &mut self.lanes[number].failing_since;
         *since = if failed { since.or(Some(now)) } else { None };
     }
 
-    /// Since when a lane has had failures and no success.
+    /// The time since which a lane has had failures and no success.
     pub(super) fn failing_since(&self, number: LaneNumber) -> Option<Timestamp> {
-        self.failing_since[number.0 as usize]
+        self.lanes[number].failing_since
     }
 
-    /// Whether nothing but its name is known of a lane.
+    /// Whether a lane has no claims.
     pub(super) fn is_idle_lane(&self, number: LaneNumber) -> bool {
-        !self.lanes[number.0 as usize].is_busy()
+        !self.lanes[number].lane.is_busy()
     }
 
-    /// A lane that is active was served. Says for how long it had been active, or not served, while its destination
+    /// An active lane was served. Returns the time since it became active or was last served, as far as its destination
     /// could be called.
     pub(super) fn served(&mut self, number: LaneNumber, now: Timestamp) -> Duration {
-        let since = self.unserved_since[number.0 as usize].replace(now);
+        let since = self.lanes[number].unserved_since.replace(now);
         let open_since = self.outlets.open_since(self.outlet_of(number));
         since.map_or(Duration::ZERO, |since| now.since(since.max(open_since)))
     }
 
-    /// A lane has nothing to send, or may not.
+    /// Takes a lane out of its turns: it has nothing to send, or may not.
     pub(super) fn deactivate(&mut self, number: LaneNumber) {
-        self.unserved_since[number.0 as usize] = None;
+        self.lanes[number].unserved_since = None;
         self.drr.deactivate(number);
         self.outlets.follow(self.outlet_of(number), &mut self.drr);
     }
 
     fn activate(&mut self, number: LaneNumber, now: Timestamp) {
-        self.unserved_since[number.0 as usize].get_or_insert(now);
+        self.lanes[number].unserved_since.get_or_insert(now);
         self.drr.activate(number);
         self.outlets.follow(self.outlet_of(number), &mut self.drr);
     }
@@ -319,19 +335,24 @@ impl Schedule {
         self.outlets.wake(seat, &mut self.drr, now);
     }
 
-    /// When an outlet opens by itself, if one does.
+    /// The time at which the next outlet opens by itself, if one does.
     pub(super) fn opens_at(&self) -> Option<Timestamp> {
         self.outlets.opens_at()
     }
 
-    /// Whether somebody waits for what a destination may have, or for bytes.
+    /// Whether an outlet waits for its destination's room, or for bytes.
     pub(super) fn waits_for_others(&self) -> bool {
         self.outlets.waits_for_others()
     }
 
-    /// The outlets that wait for bytes, in order.
-    pub(super) fn wait_for_bytes(&self) -> Vec<OutletNumber> {
-        self.outlets.for_bytes()
+    /// The first `outlets_max` outlets that wait for bytes, in order.
+    pub(super) fn wait_for_bytes(&self, outlets_max: usize) -> Vec<OutletNumber> {
+        self.outlets.for_bytes(outlets_max)
+    }
+
+    /// The first outlets that wait for bytes were looked at: the others come first the next time.
+    pub(super) fn looked_for_bytes(&mut self, looked: &[OutletNumber]) {
+        self.outlets.looked_for_bytes(looked);
     }
 
     /// An outlet waits for bytes no longer.
@@ -339,23 +360,28 @@ impl Schedule {
         self.outlets.has_bytes(outlet, &mut self.drr);
     }
 
-    /// The next outlet that may be served and to whose destination nothing is claimed, by destinations in turn; `None`
-    /// after the last one that was such when `left` was begun with.
+    /// The next outlet that may be served and whose destination has no claims, by destinations in turn. `left` counts
+    /// down the destinations that are still to be visited.
     pub(super) fn next_quiet(&mut self, left: &mut usize) -> Option<OutletNumber> {
         self.outlets.next_quiet(left)
     }
 
-    /// How many destinations have something to be sent and nothing claimed.
+    /// Destinations with messages to send and no claims.
     pub(super) fn quiet(&self) -> usize {
         self.outlets.quiet()
     }
 
-    /// Tenants' destinations that have become such that nothing is to be sent to them, since this was asked last.
+    /// Takes the outlets that were shut since the last call.
     pub(super) fn take_shut(&mut self) -> Vec<(Namespace, DestinationName)> {
         self.outlets.take_shut()
     }
 
-    /// Whether anything is claimed of a lane's destination.
+    /// Claims nothing more for a destination as long as this owner has the shard.
+    pub(super) fn close(&mut self, destination: &DestinationName) {
+        self.outlets.close(destination, &mut self.drr);
+    }
+
+    /// Whether a lane's destination has claims.
     pub(super) fn has_claims(&self, number: LaneNumber) -> bool {
         self.outlets.has_claims(self.outlet_of(number))
     }
@@ -370,38 +396,36 @@ impl Schedule {
         self.outlets.destination(outlet)
     }
 
-    /// Stands for the tenant's destination that a lane is of.
+    /// The outlet of a lane.
     pub(super) fn outlet_of(&self, number: LaneNumber) -> OutletNumber {
-        self.outlet_of[number.0 as usize]
+        self.lanes[number].outlet
     }
 
-    /// The lane in whose line a message stands, which is adopted if it is met for the first time; `None` if it stands
-    /// in none, for which no lane is made.
+    /// The lane in whose line a message stands, adopted if it is new; `None` if the message stands in no line.
     pub(super) fn lane_of(
         &mut self,
         step: &mut Step<'_>,
         row: &MessageEntry,
         destinations: &Destinations,
     ) -> Option<LaneNumber> {
-        let ordering = destinations.ordering_of(&row.destination);
+        let order = destinations.ordering_of(&row.destination);
         let (namespace, destination) = (row.namespace.clone(), row.destination.clone());
-        let ordering = ordering.domain(row.ordering_key.as_deref());
+        let ordering = order.domain(row.ordering_key.as_deref());
         if !stands(row.state, ordering.is_ordered()) {
             return None;
         }
-        let is_busy = |number: LaneNumber| self.lanes.get(number.0 as usize).is_some_and(DestinationLane::is_busy);
+        step.tell_apart(&row.destination, order);
+        let is_busy = |number: LaneNumber| self.lanes.get(number).is_some_and(|known| known.lane.is_busy());
         let number = step.lane_number(&LaneName { namespace, destination, ordering }, is_busy);
         self.adopt(number, &step.lane(number).name, destinations);
         Some(number)
     }
 
-    /// Gives a lane its limits, weight and gate, unless it has them. What waits for a destination that is not
-    /// configured goes on waiting.
+    /// Gives a new lane its limits, weight and gate. Messages for an unknown destination wait until it is known.
     pub(super) fn adopt(&mut self, number: LaneNumber, name: &LaneName, destinations: &Destinations) {
-        if (number.0 as usize) < self.lanes.len() {
+        if self.lanes.get(number).is_some() {
             return;
         }
-        assert_eq!(number.0 as usize, self.lanes.len(), "lanes are numbered one by one");
         let terms = terms_of(destinations, &name.destination);
         let mut lane =
             if name.ordering.is_ordered() { DestinationLane::ordered(NOTHING) } else { DestinationLane::new(NOTHING) };
@@ -411,23 +435,28 @@ impl Schedule {
         }
         let weight = terms.map_or(INCAPABLE_WEIGHT, |terms| terms.weight);
         lane.set_gate(self.gates.of(name));
-        self.lanes.push(lane);
         let of_namespace = self.weights.get(&name.namespace).copied().unwrap_or(NAMESPACE_WEIGHT);
         let outlet = self.outlets.adopt(name, circuit_policy(terms.as_ref()), of_namespace);
-        self.outlet_of.push(outlet);
-        self.unserved_since.push(None);
-        self.failing_since.push(None);
+        let adopted =
+            self.lanes.push(ScheduledLane { lane, outlet, holds: false, unserved_since: None, failing_since: None });
+        assert_eq!(adopted, number, "lanes are numbered one by one");
+        self.outlets.add(outlet, number);
         self.drr.set_group_weight(name.namespace.clone(), of_namespace);
         self.drr.set_family_weight(&name.namespace, outlet, weight);
         self.drr.add(outlet, number);
     }
 
-    /// Decides anew, for every lane that the step touched, when it is ready and whether it is active.
+    /// Decides for every lane that the step touched when it is ready and whether it is active.
     pub(super) fn refresh(&mut self, step: &mut Step<'_>, now: Timestamp) {
         for number in step.touched() {
+            let ScheduledLane { lane, outlet, holds, .. } = &mut self.lanes[number];
+            let now_holds = step.lane(number).pending() > 0 || lane.is_busy();
+            if std::mem::replace(holds, now_holds) != now_holds {
+                self.outlets.holds(*outlet, now_holds);
+            }
             let held = self.held_itself(number);
             let next = match held {
-                // Nothing but a change of the lane opens these.
+                // Only a change of the lane ends these.
                 Some(Held::LaneClosed | Held::LanePaused | Held::OrderingHead | Held::Capability) => None,
                 Some(_) | None => step.lane(number).eligible_from(),
             };
@@ -442,15 +471,9 @@ impl Schedule {
         }
     }
 
-    /// Activates the lanes that have become ready by `earliest`. Says when the next will, and whether some were left
-    /// for another time.
-    pub(super) fn discover(
-        &mut self,
-        index: &Index,
-        earliest: Timestamp,
-        signals: &Signals,
-    ) -> (Option<Timestamp>, bool) {
-        // Time that was set back: what was found ready is found again when its time comes again.
+    /// Activates lanes that have become ready by `earliest`.
+    pub(super) fn discover(&mut self, index: &Index, earliest: Timestamp, signals: &Signals) -> Discovered {
+        // If time was set back, lanes that were found ready are found again when their time comes again.
         self.cursor = self.cursor.min((earliest, LaneNumber(u32::MAX)));
         let found = index.ready(self.cursor, earliest, DISCOVERED_MAX);
         for (at, number) in &found.items {
@@ -466,6 +489,6 @@ impl Schedule {
             Some(last) if found.stopped_early => *last,
             Some(_) | None => (earliest, LaneNumber(u32::MAX)),
         };
-        (found.next_at, found.stopped_early)
+        if found.stopped_early { Discovered::Part } else { Discovered::All { next_at: found.next_at } }
     }
 }

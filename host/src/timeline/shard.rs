@@ -6,128 +6,143 @@
 //!       └─(the store does not answer, the lease is lost, the index is broken)
 //! ```
 //!
-//! An index that is torn is set aside and never opened again. One that cannot be had at all, time after time, has this
-//! runtime withdraw: the shard is somebody else's to try, where there is somebody else.
+//! A torn index is set aside and never opened again. If an index breaks time after time, this host withdraws from the
+//! shard and leaves it to another host, where there is one.
 //!
 //! Each shard has a thread of its own. Its calls of RocksDB take microseconds, but any of them may stall behind a flush
-//! or a compaction; on its own thread that delays this shard's messages and nothing else, intake least of all. What
-//! waits for the store or for a timer is driven by the host's runtime as everywhere.
+//! or a compaction; on its own thread a stall delays this shard's messages and nothing else, intake least of all. Waits
+//! for the store and for timers are driven by the host's tokio runtime as everywhere.
 
 mod opening;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::Remains;
-use super::checkpoint::Checkpoints;
-use super::clock::TimeSource;
-use super::database::Memory;
-use super::gates::Gates;
+use super::backoff::Backoff;
 use super::index::Unusable;
-use super::inquiry::Inquiries;
-use super::lease::{Holding, LeaseKeeper};
+use super::lease::{HeldLease, Holding, LeaseKeeper};
 use super::session::End;
 use super::signals::Signals;
-use crate::env::{self, Env};
-use crate::lanes::{Supply, WorkPlan};
-use crate::model::destination::Destinations;
-use crate::model::names::Namespace;
-use crate::publish::Publisher;
-use crate::store::{ShardId, ShardLease, Store};
+use super::status::ShardStatus;
+use super::surroundings::{Surroundings, Watched};
+use crate::env;
+use crate::store::{ShardId, ShardLease};
 
-/// Pause before a shard begins again; doubled up to the longest while it does not last longer than that.
+/// The pause before a shard begins again; doubled up to the longest, until an ownership lasts longer than that.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// After so many tries in a row, none of which lasted longer than that, this runtime withdraws from the shard.
-const TRIES_MAX: u32 = 5;
-/// For how long it is not asked again.
+/// Broken indexes after which this host withdraws, unless an ownership lasts longer than the longest pause.
+const BROKEN_MAX: u32 = 5;
+/// The time for which a shard is not placed on this host after a withdrawal.
 const WITHDRAWN_FOR: Duration = Duration::from_secs(600);
 
-/// What a shard is made of.
+/// A shard as this host may own it.
 pub(super) struct Shard {
     pub id: ShardId,
+    /// The directory of its index.
     pub path: PathBuf,
-    pub memory: Arc<Memory>,
-    pub checkpoints: Arc<Checkpoints>,
-    pub keeper: LeaseKeeper,
-    pub destinations: watch::Receiver<Arc<Destinations>>,
-    pub gates: watch::Receiver<Option<Arc<Gates>>>,
-    pub store: Store,
-    pub publisher: Publisher,
-    pub env: Env,
-    pub poll: Duration,
-    pub claimed_max: usize,
-    /// Tenants' shares of service.
-    pub weights: Arc<BTreeMap<Namespace, u32>>,
-    pub work: WorkPlan,
-    /// What presses on every shard of this runtime.
-    pub supply: watch::Receiver<Supply>,
-    pub time: TimeSource,
-    pub clock_uncertainty_max: Duration,
-    /// Whether it has caught up and publishes.
-    pub active: Arc<AtomicBool>,
-    /// Whether another runtime owns the shard.
-    pub elsewhere: Arc<AtomicBool>,
-    /// How its session is asked, while it has one.
-    pub inquiries: watch::Sender<Inquiries>,
-    pub wake: watch::Receiver<u64>,
-    pub stop: CancellationToken,
-    /// What may outlive an actor that panics.
+    pub around: Arc<Surroundings>,
+    pub watched: Watched,
+    pub status: Arc<ShardStatus>,
+    pub signals: Signals,
+    /// The remains of an actor that panicked.
     pub remains: Remains,
 }
 
+/// Failed ownerships in a row.
+struct Failures {
+    pause: Backoff,
+    broken: u32,
+}
+
+/// The next step after an ownership.
+enum After {
+    /// The shard begins again at once.
+    Again,
+    /// The shard begins again after a pause.
+    Pause,
+    /// The host stops.
+    Done,
+}
+
+impl Failures {
+    fn none() -> Self {
+        Self { pause: Backoff::new(RESTART_PAUSE, RESTART_PAUSE_MAX), broken: 0 }
+    }
+}
+
 impl Shard {
-    /// Lives until it is stopped.
-    pub(super) async fn run(&self, signals: &Arc<Signals>) {
-        let mut pause = RESTART_PAUSE;
-        let mut failed = 0;
-        while let Some(holding) = self.keeper.acquire(self.id, &self.elsewhere, &self.stop).await {
-            let began = self.env.clock.monotonic();
-            let end = self.own(holding, signals).await;
-            if self.env.clock.monotonic() - began > RESTART_PAUSE_MAX {
-                (pause, failed) = (RESTART_PAUSE, 0);
-            }
-            self.tell(&end, signals);
-            failed = if matches!(end, End::Broken(_)) { failed + 1 } else { failed };
-            let Holding::Held { lease, .. } = holding else { continue };
-            if let End::Broken(broken) = &end
-                && failed >= TRIES_MAX
-                && self.keeper.placement.is_shared()
-                && self.withdraw(Some(lease), &broken.to_string(), signals).await
-            {
-                (pause, failed) = (RESTART_PAUSE, 0);
-                continue;
-            }
-            if matches!(end, End::Stopped | End::Reordered) {
-                self.release(lease).await;
-            }
-            if self.stop.is_cancelled() {
-                break;
-            }
-            if matches!(end, End::Stopped) {
-                tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
-                continue;
-            }
-            if matches!(end, End::Reordered) {
-                continue;
-            }
-            tokio::select! {
-                () = env::sleep(pause) => {}
-                () = self.stop.cancelled() => break,
-            }
-            pause = (pause * 2).min(RESTART_PAUSE_MAX);
+    /// A shard that nothing is known of yet.
+    pub(super) fn new(id: ShardId, around: Arc<Surroundings>, watched: Watched) -> Self {
+        Self {
+            id,
+            path: around.options.directory.join(format!("shard-{:05}", id.0)),
+            around,
+            watched,
+            status: Arc::default(),
+            signals: Signals::new(id),
+            remains: Remains::default(),
         }
     }
 
-    fn tell(&self, end: &End, signals: &Signals) {
-        signals.ended(end.as_str());
-        signals.gone();
+    /// Owns the shard again and again, until the host stops.
+    pub(super) async fn run(&self) {
+        let mut failures = Failures::none();
+        while let Some(held) = self.lease_keeper().acquire(self.id, &self.status).await {
+            let began = self.around.env.clock.monotonic();
+            let end = self.own(held).await;
+            if self.around.env.clock.monotonic() - began > RESTART_PAUSE_MAX {
+                failures = Failures::none();
+            }
+            self.tell(&end);
+            match self.after(&end, held.lease, &mut failures).await {
+                After::Again => {}
+                After::Pause => tokio::select! {
+                    () = env::sleep(failures.pause.fail()) => {}
+                    () = self.around.stop.cancelled() => break,
+                },
+                After::Done => break,
+            }
+        }
+    }
+
+    /// Decides the next step. Gives the shard up where this host is not to own it next.
+    async fn after(&self, end: &End, lease: ShardLease, failures: &mut Failures) -> After {
+        let after = match end {
+            End::Stopped => {
+                self.release(lease).await;
+                if !self.around.stop.is_cancelled() {
+                    tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
+                }
+                After::Again
+            }
+            End::Reordered => {
+                self.release(lease).await;
+                After::Again
+            }
+            End::Broken(broken) => {
+                failures.broken += 1;
+                let leaves = failures.broken >= BROKEN_MAX && self.around.placement.is_shared();
+                if leaves && self.withdraw(Some(lease), &broken.to_string()).await {
+                    *failures = Failures::none();
+                    After::Again
+                } else {
+                    After::Pause
+                }
+            }
+            End::Fenced | End::Store(_) | End::Abandoned => After::Pause,
+        };
+        if self.around.stop.is_cancelled() { After::Done } else { after }
+    }
+
+    fn tell(&self, end: &End) {
+        self.signals.ended(end.as_str());
+        self.signals.gone();
         match end {
             End::Stopped => {}
             End::Reordered => tracing::warn!(
@@ -141,52 +156,52 @@ impl Shard {
             }
             End::Store(error) => tracing::warn!(shard = self.id.0, %error, "a shard cannot be restored now"),
             End::Broken(error) => {
-                // Counted when it is built again: by what broke, and not as one that is merely missing.
-                signals.broke(if error.is_torn() { Unusable::Torn } else { Unusable::Broken });
+                // Counted once it is built again, by this reason instead of as a missing one.
+                self.signals.broke(if error.is_torn() { Unusable::Torn } else { Unusable::Broken });
                 tracing::error!(shard = self.id.0, %error, "a shard's index is broken and is built again");
             }
         }
     }
 
     pub(super) async fn release(&self, lease: ShardLease) {
-        if let Err(error) = self.store.release_shard(lease).await {
+        if let Err(error) = self.around.store.release_shard(lease).await {
             tracing::warn!(shard = self.id.0, %error, "a shard's lease cannot be given up; it will run out");
         }
     }
 
-    /// Leaves the shard to another runtime, for all to see. `false` if that cannot be said now.
-    pub(super) async fn withdraw(&self, lease: Option<ShardLease>, reason: &str, signals: &Signals) -> bool {
-        let (runtime, now) = (self.keeper.runtime, self.env.now());
-        if let Err(error) = self.store.withdraw(self.id, runtime, WITHDRAWN_FOR, reason.to_owned(), now).await {
+    /// Announces that this host leaves the shard to another one, and waits until the shard has its place there. `false`
+    /// if that cannot be announced now.
+    pub(super) async fn withdraw(&self, lease: Option<ShardLease>, reason: &str) -> bool {
+        let Surroundings { runtime, store, env, placement, stop, .. } = &*self.around;
+        if let Err(error) = store.withdraw(self.id, *runtime, WITHDRAWN_FOR, reason.to_owned(), env.now()).await {
             tracing::warn!(shard = self.id.0, %error, "this host cannot announce now that it cannot open a shard");
             return false;
         }
-        signals.withdrawn();
+        self.signals.withdrawn();
         tracing::error!(shard = self.id.0, reason, "a shard cannot be opened here and is left to another host");
         if let Some(lease) = lease {
             self.release(lease).await;
         }
-        self.keeper.placement.look_again();
-        // Where every runtime has withdrawn, its place stays here, and it is tried again.
+        placement.look_again();
+        // If every host has withdrawn, the shard's place stays here, and it is tried again.
         tokio::select! {
-            () = self.keeper.placement.clone().moved(self.id) => {}
+            () = placement.clone().moved(self.id) => {}
             () = env::sleep(RESTART_PAUSE_MAX) => {}
-            () = self.stop.cancelled() => {}
+            () = stop.cancelled() => {}
         }
         true
     }
 
-    /// One ownership, from beginning to end.
-    async fn own(&self, held: Holding, signals: &Arc<Signals>) -> End {
-        let Holding::Held { lease, .. } = held else { return End::Fenced };
-        self.remains.owning(lease);
-        let tasks = &self.remains.tasks;
-        let (holding, held) = watch::channel(held);
+    /// One ownership, from the lease to its end.
+    async fn own(&self, held: HeldLease) -> End {
+        self.remains.owning(held.lease);
+        let (holding, tenure) = watch::channel(Holding::Held(held));
         // Renews until the session's receivers are gone, so through the restoring and the draining as well.
-        let keeper = env::spawn("shard lease", tasks.track_future(self.keeper.clone().keep(holding)));
-        let stop = self.stop.child_token();
-        let moved = self.keeper.placement.clone().moved(self.id);
-        let life = self.live(lease, held, signals, &stop);
+        let keeping = self.remains.tasks.track_future(self.lease_keeper().keep(holding));
+        let keeper = env::spawn("shard lease", keeping);
+        let stop = self.around.stop.child_token();
+        let moved = self.around.placement.clone().moved(self.id);
+        let life = self.live(held.lease, tenure, &stop);
         tokio::pin!(life);
         let end = tokio::select! {
             end = &mut life => end,
@@ -196,29 +211,27 @@ impl Shard {
             }
         };
         if let End::Broken(broken) = &end {
-            self.discard(lease, broken, signals).await;
+            self.discard(held.lease, broken).await;
         }
         let _ = keeper.await;
         end
     }
 
     /// From the opening of the index until `stop`, or until the session ends by itself.
-    async fn live(
-        &self,
-        lease: ShardLease,
-        held: watch::Receiver<Holding>,
-        signals: &Arc<Signals>,
-        stop: &CancellationToken,
-    ) -> End {
-        let (session, source, pages) = match self.restore(lease, held, signals, stop).await {
+    async fn live(&self, lease: ShardLease, held: watch::Receiver<Holding>, stop: &CancellationToken) -> End {
+        let (session, source, pages) = match self.restore(lease, held, stop).await {
             Ok(restored) => restored,
             Err(end) => return end,
         };
         let tasks = &self.remains.tasks;
-        let reading = env::spawn("shard feed", tasks.track_future(source.run(pages, self.wake.clone())));
+        let reading = env::spawn("shard feed", tasks.track_future(source.run(pages, self.watched.wake.clone())));
         let end = session.run(stop).await;
-        self.inquiries.send_replace(None);
+        self.status.set_inquiries(None);
         let _ = reading.await;
         end
+    }
+
+    fn lease_keeper(&self) -> LeaseKeeper {
+        LeaseKeeper { around: Arc::clone(&self.around), wake: self.watched.wake.clone() }
     }
 }

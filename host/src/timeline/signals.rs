@@ -28,6 +28,7 @@ const LANES_NAMED_MAX: usize = 64;
 const APPLIED_LAG: &str = "forebay_timeline_applied_lag";
 const LATENESS: &str = "forebay_timeline_lateness_seconds";
 const HELD: &str = "forebay_timeline_due_not_admitted";
+const HELD_MESSAGES: &str = "forebay_timeline_held_messages";
 const DISCOVERY: &str = "forebay_timeline_discovery_seconds";
 const SERVICE_GAP: &str = "forebay_timeline_service_gap_seconds";
 const CIRCUITS: &str = "forebay_timeline_circuits";
@@ -66,6 +67,10 @@ pub fn describe() {
         HELD,
         "Lanes whose head is due, or waits for its next attempt, and is not admitted, by the first reason"
     );
+    describe_gauge!(
+        HELD_MESSAGES,
+        "Messages in the lines of the lanes that forebay_timeline_due_not_admitted counts, due or not, by the same reason"
+    );
     describe_histogram!(DISCOVERY, Unit::Seconds, "From when a lane was ready to when that was found");
     describe_histogram!(SERVICE_GAP, Unit::Seconds, "How long a lane that is ready waits to be served");
     describe_gauge!(CIRCUITS, "Lanes by the state of their circuit");
@@ -93,7 +98,10 @@ pub fn describe() {
     describe_counter!(CHECKPOINTS_REFUSED, "Checkpoints that an owner wanted and did not use, by reason");
     describe_counter!(QUARANTINED, "Indexes that were not as they were written, and were set aside");
     describe_counter!(WITHDRAWALS, "Shards that this runtime could not open, and left to others");
-    describe_counter!(OVERRUNS, "Turns of a shard's work classes that took longer than their class is given, by class");
+    describe_counter!(
+        OVERRUNS,
+        "Turns of a shard's work classes that took longer, or did more, than their class is given, by class"
+    );
     describe_gauge!(PRESSURE, "How hard a resource presses on what a shard sends: 0 not, 1 tight, 2 exhausted");
     describe_gauge!(LEVEL0_FILES, "Files of an index that wait to be sorted in, of the column family that has most");
     describe_gauge!(MEMTABLES, "Write buffers of an index that wait to be flushed, of the column family that has most");
@@ -184,7 +192,7 @@ impl Signals {
         self.expired.increment(messages);
     }
 
-    /// A turn took longer than its class is given.
+    /// A turn took longer, or did more, than its class is given.
     pub(super) fn overran(&self, class: WorkClass) {
         counter!(OVERRUNS, "shard" => self.shard.clone(), "class" => class.as_str()).increment(1);
     }
@@ -294,9 +302,10 @@ impl Signals {
     }
 
     fn show_counts(&self, sums: &LaneSums) {
-        for (reason, count) in &sums.reasons {
+        for (reason, held) in &sums.reasons {
             let labels = [("shard", self.shard.clone()), ("reason", reason.as_str().to_owned())];
-            gauge!(HELD, &labels).set(f64::from(*count));
+            gauge!(HELD, &labels).set(f64::from(held.lanes));
+            gauge!(HELD_MESSAGES, &labels).set(held.messages as f64);
         }
         for (circuit, count) in &sums.circuits {
             let labels = [("shard", self.shard.clone()), ("state", (*circuit).to_owned())];

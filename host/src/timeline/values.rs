@@ -1,17 +1,17 @@
-//! What is stored under the keys.
+//! The values of a shard's index.
 
 use std::str::FromStr;
 
 use super::frame::{Fields, time_bytes};
 use super::keys::{self, ClaimKey, LaneNumber, Position};
-use crate::model::destination_lane::{LaneName, OrderingDomain};
+use crate::model::destination_lane::{LaneName, Ordering, OrderingDomain};
 use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::names::{DestinationName, Namespace};
 use crate::model::time::Timestamp;
 use crate::store::ShardId;
 
-/// What a DUE value says in a bit each.
+/// The bits of a DUE value.
 const EXPIRES: u8 = 1;
 const RETRIED: u8 = 2;
 
@@ -22,23 +22,23 @@ pub(super) struct Entry {
     pub lane: LaneNumber,
     pub seq: u64,
     pub generation: u32,
-    /// Body and headers.
+    /// The size of body and headers.
     pub bytes: u32,
     pub eligible_at: Timestamp,
     pub expire_at: Option<Timestamp>,
-    /// Its place in the order of its lane, if that keeps one.
+    /// Its number in the order of its lane, if the lane is ordered.
     pub order: Option<u64>,
     pub place: Place,
-    /// Whether it was attempted, and waits for its next attempt.
+    /// Whether the message was attempted, and waits for its next attempt.
     pub retried: bool,
 }
 
 /// Whether a message stands in its lane's line when it is not claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It does.
+    /// The message stands in its line.
     Line,
-    /// It was found to expire too soon to be published, and only waits for that.
+    /// The message expires too soon to be published, and only waits for its expiry.
     Expiring,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Place {
 pub(super) fn stands(state: MessageState, in_order: bool) -> bool {
     match state {
         MessageState::Scheduled | MessageState::RetryWait => true,
-        // In an ordered lane it holds those behind it, until the feed tells how it ended.
+        // In an ordered lane it holds the messages behind it, until the feed tells its end.
         MessageState::Publishing | MessageState::Uncertain => in_order,
         MessageState::Published
         | MessageState::Cancelled
@@ -83,7 +83,7 @@ impl Entry {
         }
     }
 
-    /// An ordered lane's line is sorted by place, whenever each is eligible; another one by when.
+    /// The position in the line: by order in an ordered lane, else by the time from which the message is eligible.
     pub(super) fn position(&self) -> Position {
         match self.order {
             Some(place) => Position { at: Position::FIRST.at, order: place, id: self.id },
@@ -91,7 +91,7 @@ impl Entry {
         }
     }
 
-    /// As it stands in an ordered lane while nobody knows what became of it: never eligible, and never expiring.
+    /// The entry in an ordered lane while the outcome is unknown: never eligible, and never expiring.
     pub(super) fn unsettled(&self) -> Self {
         Self { eligible_at: Timestamp::MAX, expire_at: None, retried: false, ..*self }
     }
@@ -156,17 +156,17 @@ const HASH: u8 = 1;
 const KEY: u8 = 2;
 const VACANT: u8 = 3;
 
-/// What a LANE key says.
+/// The value of a LANE key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StoredLane {
     pub name: LaneName,
-    /// How many messages stand in its line.
+    /// Messages in its line.
     pub pending: u64,
-    /// Whether it is nobody's; then its name is that of an empty key.
+    /// Whether the number is vacant; its name is that of an empty key then.
     pub is_vacant: bool,
 }
 
-/// The value of the LANE key of a lane whose name was taken away.
+/// Writes the value of the LANE key of a vacant lane.
 pub(super) fn write_vacant_lane(name: &LaneName) -> Vec<u8> {
     let mut value = write_lane(&LaneName { ordering: OrderingDomain::Unordered, ..name.clone() }, 0);
     *value.last_mut().expect("the last byte says what is ordered") = VACANT;
@@ -221,6 +221,31 @@ pub(super) fn read_lane(value: &[u8]) -> Option<StoredLane> {
     Some(StoredLane { name: LaneName { namespace, destination, ordering }, pending, is_vacant: kind == VACANT })
 }
 
+/// The value of an ORDER key: which messages of a destination keep their order.
+pub(super) fn write_order(ordering: Ordering) -> Vec<u8> {
+    let (kind, domains) = match ordering {
+        Ordering::None => (UNORDERED, 0),
+        Ordering::Exact => (KEY, 0),
+        Ordering::Hashed { domains } => (HASH, domains),
+    };
+    let mut value = vec![kind];
+    value.extend_from_slice(&domains.to_be_bytes());
+    value
+}
+
+/// Reads [`write_order`].
+pub(super) fn read_order(value: &[u8]) -> Option<Ordering> {
+    let mut fields = Fields::new(value);
+    let (kind, domains) = (fields.u8()?, u16::from_be_bytes(fields.bytes()?));
+    fields.end()?;
+    match kind {
+        UNORDERED => Some(Ordering::None),
+        KEY => Some(Ordering::Exact),
+        HASH => Some(Ordering::Hashed { domains }),
+        _ => None,
+    }
+}
+
 /// How far an index has come, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShardState {
@@ -229,8 +254,6 @@ pub(super) struct ShardState {
     pub epoch: u64,
     /// Everything up to this sequence number is in it.
     pub applied: u64,
-    /// Stands for how lanes were told apart: what keeps which order.
-    pub ordering: u64,
 }
 
 impl ShardState {
@@ -239,7 +262,6 @@ impl ShardState {
         value.extend_from_slice(&self.shard.0.to_be_bytes());
         value.extend_from_slice(&self.epoch.to_be_bytes());
         value.extend_from_slice(&self.applied.to_be_bytes());
-        value.extend_from_slice(&self.ordering.to_be_bytes());
         value
     }
 
@@ -250,8 +272,8 @@ impl ShardState {
             return None;
         }
         let shard = ShardId(u16::from_be_bytes(fields.bytes()?));
-        let (epoch, applied, ordering) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (epoch, applied) = (fields.u64()?, fields.u64()?);
         fields.end()?;
-        Some(Self { shard, epoch, applied, ordering })
+        Some(Self { shard, epoch, applied })
     }
 }

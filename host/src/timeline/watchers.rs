@@ -1,8 +1,8 @@
-//! Tasks that tell all shards of this runtime something: begun again when they panic, and given up when they always do.
+//! Watchers: tasks that keep a value up to date for all shards of this host. A watcher that panics is begun again; one
+//! that always panics is given up.
 //!
-//! What such a task said last stands until it says something else. So one that is gone must not go unnoticed: while it
-//! is begun again its word is as old as the pause is long, and once it is given up its channel is closed, and shards do
-//! not go by it any more.
+//! A watched value stays as it is until its watcher replaces it, so a dead watcher must be noticed. While it is begun
+//! again, its value is as old as the pause is long. Once it is given up, its channel is closed, and shards stop.
 
 use std::time::Duration;
 
@@ -11,24 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env;
 
-/// Pause before a task that panicked is begun again.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// So many panics in a row, and it is given up.
-const PANICS_MAX: u32 = 8;
-/// A task that lives as long as this has nothing to do with what was before.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-
-/// Has what `task` makes tell by `told`, until `stop` is cancelled.
+/// Runs the watcher that `task` makes, which writes to `told`, and begins it again after a panic, until `stop`.
 pub(super) fn look_after<T, F>(
     name: &'static str,
     told: watch::Sender<T>,
     stop: CancellationToken,
-    task: impl Fn(watch::Sender<T>) -> F + Send + 'static,
+    task: impl Fn(watch::Sender<T>) -> F + Send + Sync + 'static,
 ) where
     T: Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    env::spawn("timeline watcher", looked_after(name, told, stop, AGAIN_AFTER, task));
+    env::spawn("timeline watcher", looked_after(name, told, stop, env::AGAIN_AFTER, task));
 }
 
 async fn looked_after<T, F>(
@@ -40,24 +33,9 @@ async fn looked_after<T, F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut panics = 0;
-    while panics < PANICS_MAX {
-        let lasting = env::deadline(FORGOTTEN_AFTER);
-        // It ends by itself with the stop alone, and what its panic said is logged where it happened.
-        if env::spawn(name, task(told.clone())).await.is_ok() {
-            return;
-        }
-        panics = if env::has_passed(lasting) { 1 } else { panics + 1 };
-        tokio::select! {
-            () = env::sleep(again_after) => {}
-            () = stop.cancelled() => return,
-        }
+    if let Err(error) = env::run_again(name, again_after, &stop, || task(told.clone())).await {
+        tracing::error!(task = name, %error, "a watcher is given up: shards do not go by its last word any more");
     }
-    tracing::error!(
-        task = name,
-        panics,
-        "a task that shards go by is given up: they do not go by its last word any more"
-    );
 }
 
 #[cfg(test)]
@@ -66,6 +44,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use crate::env::PANICS_MAX;
 
     /// A task that panics so many times and then tells.
     fn panics(times: u32) -> (watch::Receiver<u32>, Arc<AtomicU32>) {

@@ -2,6 +2,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::lanes::drr::oracle::{for_random_configurations, random_cost};
 
 /// Whoever is called takes once, at this cost, as long as there is room; everybody wants all the time. Returns who
 /// took, in order.
@@ -98,4 +99,30 @@ fn there_is_no_queue_where_there_is_room_for_all() {
     assert_eq!(queue.call(5, |_| Some(1)), [1]);
     assert!(queue.is_empty() && queue.may(7) && queue.may(1));
     assert!(queue.took(7, 100, 0), "nobody waits behind it");
+}
+
+// DRR-1, DRR-2, DRR-4
+#[test]
+fn shares_of_a_destination_differ_from_those_by_weight_by_two_visits_and_a_largest_cost_at_the_most() {
+    const SERVICES: usize = 300;
+    let quantum = MESSAGES.quantum;
+    for_random_configurations(|random| {
+        let keys = random.random_range(2..=6_usize);
+        let weights: Vec<u32> = (0..keys).map(|_| random.random_range(1..=8)).collect();
+        let largest: Vec<u64> = (0..keys).map(|_| random.random_range(quantum..=16 * quantum)).collect();
+        let mut taken = vec![0_u64; keys];
+        let costs = |who: usize| {
+            let cost = random_cost(random, largest[who]).max(quantum);
+            taken[who] += cost;
+            cost
+        };
+        serve(&mut Queue::default(), &weights, SERVICES, costs);
+        for (one, other) in (0..keys).flat_map(|one| (0..keys).map(move |other| (one, other))) {
+            let (of_one, of_other) = (u64::from(weights[one]), u64::from(weights[other]));
+            let ahead = (taken[one] * of_other).saturating_sub(taken[other] * of_one);
+            // One of them may have begun a visit more and the other not have used its last, and be in debt by its largest.
+            let most = 2 * quantum * of_one * of_other + largest[one] * of_other;
+            assert!(one == other || ahead < most, "{one} before {other}: {taken:?} by {weights:?}, of {largest:?}");
+        }
+    });
 }

@@ -9,7 +9,7 @@ const fn share(weight: u32, turn_max: usize) -> WorkShare {
     WorkShare {
         weight,
         queue: Amount::of(1_000, KIB),
-        turn_max,
+        turn: Amount::of(turn_max, KIB),
         turn_time: Duration::from_secs(1),
         reserve: Amount::of(100, KIB),
     }
@@ -35,7 +35,11 @@ fn a_plan_that_starves_a_class_or_sells_more_than_there_is_is_refused() {
         "work class outcome_and_control is starved: its weight is 0"
     );
     assert_eq!(
-        starved(WorkClass::SourceApply, |share| share.turn_max = 0),
+        starved(WorkClass::SourceApply, |share| share.turn.records = 0),
+        "work class source_apply is starved: its turn is 0"
+    );
+    assert_eq!(
+        starved(WorkClass::SourceApply, |share| share.turn.bytes = 0),
         "work class source_apply is starved: its turn is 0"
     );
     assert_eq!(
@@ -115,8 +119,8 @@ fn whoever_has_work_is_given_a_turn_within_its_bound() {
                 work[class as usize] |= has_work;
             }
             let class = round.next(|class| work[class as usize]).unwrap();
-            let done = random.random_range(1..=plan.share(class).turn_max);
-            round.did(class, done);
+            let done = random.random_range(1..=plan.share(class).turn.records);
+            round.did(class, Amount::of(done, KIB));
             for other in WorkClass::ALL.into_iter().filter(|other| *other != class) {
                 let Some(records) = &mut waited[other as usize] else { continue };
                 *records += done as u64;
@@ -138,16 +142,38 @@ fn the_lease_comes_first_and_pays_for_it() {
     let mut round = WorkRound::new(plan([share(1, 64); CLASSES]));
     let always = |_: WorkClass| true;
     assert_eq!(round.next(always), Some(WorkClass::LeaseFence));
-    round.did(WorkClass::LeaseFence, 64);
+    round.did(WorkClass::LeaseFence, Amount::of(64, KIB));
     assert_ne!(round.next(always), Some(WorkClass::LeaseFence), "it owes what it was given before the others");
-    round.did(WorkClass::OutcomeAndControl, 64);
+    round.did(WorkClass::OutcomeAndControl, Amount::of(64, KIB));
     let mut done = [0; CLASSES];
     for _ in 0..100 * CLASSES {
         let class = round.next(always).unwrap();
-        round.did(class, 64);
+        round.did(class, Amount::of(64, KIB));
         done[class as usize] += 1;
     }
     assert!(done.iter().all(|turns| (99..=101).contains(turns)), "first, and no more often than others: {done:?}");
+}
+
+// WRK-1
+#[test]
+fn a_turn_that_does_more_than_it_may_is_told_and_owed_and_stops_nobody() {
+    let mut round = WorkRound::new(plan([share(1, 64); CLASSES]));
+    let (due, outcomes) = (WorkClass::DueScheduler, WorkClass::OutcomeAndControl);
+    let ready = |class: WorkClass| class == due || class == outcomes;
+    let mut done = [0_usize; CLASSES];
+    let mut turns_of_due = 0;
+    for _ in 0..1_000 {
+        let class = round.next(ready).unwrap();
+        turns_of_due += usize::from(class == due);
+        let records = if class == due && turns_of_due % 10 == 0 { 1_000 } else { 64 };
+        assert_eq!(round.did(class, Amount::of(records, KIB)), records <= 64);
+        done[class as usize] += records;
+    }
+    assert!(done[due as usize].abs_diff(done[outcomes as usize]) <= 1_000 + 64, "it has no more for it: {done:?}");
+    assert!(round.longest_wait(outcomes) > round.plan().bound(outcomes), "and the wait of the others is seen");
+    assert!(!round.did(due, Amount::of(usize::MAX, KIB)), "however much that is");
+    assert!(round.did(outcomes, Amount { records: 1, bytes: 64 * KIB }));
+    assert!(!round.did(outcomes, Amount { records: 1, bytes: 64 * KIB + 1 }), "few records make up for no bytes");
 }
 
 // WRK-1
@@ -160,7 +186,7 @@ fn classes_that_always_have_work_share_by_weight() {
     for turn in 0..200_000 {
         let class = round.next(|_| true).unwrap();
         let records = 1 + turn * 7 % 100;
-        round.did(class, records);
+        round.did(class, Amount::of(records, KIB));
         done[class as usize] += records;
     }
     for (records, weight) in done.into_iter().zip(weights) {
@@ -176,7 +202,7 @@ fn a_class_without_work_gathers_no_credit() {
     let mut round = WorkRound::new(plan([share(1, 64); CLASSES]));
     for _ in 0..1_000 {
         assert_eq!(round.next(|class| class == WorkClass::DueScheduler), Some(WorkClass::DueScheduler));
-        round.did(WorkClass::DueScheduler, 64);
+        round.did(WorkClass::DueScheduler, Amount::of(64, KIB));
     }
     assert_eq!(round.credit[WorkClass::SourceApply as usize], 0);
     assert_eq!(round.next(|_| false), None);

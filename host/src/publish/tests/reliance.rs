@@ -51,7 +51,7 @@ async fn an_owner_that_is_stopped_between_admission_and_call_does_not_send_what_
     let begin = |lease, reliance, message: &ClaimedMessage| {
         let (settled_in, settled) = mpsc::channel(1);
         let batch = fixture.placed(vec![message.clone()]);
-        fixture.publisher.publish(lease, reliance, batch, fixture.shared.env.now(), settled_in);
+        fixture.publisher.publish(lease, reliance, batch, fixture.latest(fixture.shared.env.now()), settled_in);
         settled
     };
     // At each of its looks in turn, until there is none between the admission and the call any more.
@@ -108,7 +108,7 @@ async fn an_attempt_that_the_lease_did_not_last_for_is_recorded_as_not_made_whil
     let (settled_in, mut settled) = mpsc::channel(1);
     let over = Reliance::new(|| Duration::ZERO, Arc::clone(&fixture.shared.env.clock));
     let batch = fixture.placed(vec![message.clone()]);
-    fixture.publisher.publish(fixture.lease, over, batch, START, settled_in);
+    fixture.publisher.publish(fixture.lease, over, batch, fixture.latest(START), settled_in);
     assert!(matches!(after(settled.recv().await.unwrap().result), AfterAttempt::RetryAt(_)));
     let stored = fixture.stored(message.id).await;
     assert_eq!((stored.summary.entry.state, stored.uncertain_attempts), (MessageState::RetryWait, 0));
@@ -125,6 +125,22 @@ async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
     assert_eq!(fixture.publish_one(&message).await, Settled::TooLate);
     message.expire_at = Some(START + Duration::from_millis(1));
     assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
+}
+
+// TL-3: between the reading of the clock and the handing over lies a batch of the index, which may stall.
+#[tokio::test]
+async fn a_message_is_not_sent_after_its_time_however_long_ago_the_time_was_read() {
+    let sink = Sink::start(|_| Answer::status(200)).await;
+    let fixture = Fixture::new(&sink).await;
+    let mut message = fixture.emit(1).await.remove(0);
+    message.expire_at = Some(START + Duration::from_secs(1));
+    let latest = fixture.latest(START);
+    let batch = fixture.placed(vec![message]);
+    fixture.shared.advance(Duration::from_secs(2));
+    let (settled_in, mut settled) = mpsc::channel(1);
+    fixture.publisher.publish(fixture.lease, fixture.relied_on(), batch, latest, settled_in);
+    assert_eq!(settled.recv().await.unwrap().result, Settled::TooLate);
+    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
 }
 
 /// The tasks of the looks at whether a message of this body may still be sent. It is not, if its time ends at any of
@@ -148,7 +164,13 @@ async fn looks_before_sending(body: &'static [u8]) -> Vec<Option<tokio::task::Id
         let (stopped, let_go) = Stopped::at(number);
         let (settled_in, mut settled) = mpsc::channel(1);
         let reliance = stopped.reliance_until(far, Arc::clone(&fixture.shared.env.clock));
-        fixture.publisher.publish(lease, reliance, fixture.placed(vec![message.clone()]), now, settled_in);
+        fixture.publisher.publish(
+            lease,
+            reliance,
+            fixture.placed(vec![message.clone()]),
+            fixture.latest(now),
+            settled_in,
+        );
         let mut reached = stopped.reached.subscribe();
         tokio::select! {
             reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),

@@ -22,7 +22,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{AttemptEnd, Life, MessageState, NotRedriven, Resolution};
 use crate::model::pack::GenerationNumber;
 use crate::model::time::Timestamp;
-use crate::store::engine::dialect::Lock;
+use crate::store::engine::dialect::{Engine, Lock};
 use crate::store::engine::row::{Columns, FromColumns};
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
@@ -224,6 +224,8 @@ pub(in crate::store) struct Book<'s> {
     shards: &'s mut Shards,
     /// The database's time, where hosts share it.
     database_now: Option<Timestamp>,
+    /// Whether other runtimes may own shards.
+    is_shared: bool,
 }
 
 impl<'s> Book<'s> {
@@ -234,8 +236,9 @@ impl<'s> Book<'s> {
     ) -> Result<Self, sqlx::Error> {
         ids.sort_unstable();
         ids.dedup();
+        let is_shared = unit.connection.engine() != Engine::Sqlite;
         let entries = LOAD.fetch(&mut unit.connection, ids, Values::only, entry).await?.into_iter().collect();
-        Ok(Self { entries, shards, database_now: unit.terms.database_now })
+        Ok(Self { entries, shards, database_now: unit.terms.database_now, is_shared })
     }
 
     /// The time that decides what is due or expired: the database's where hosts share it, else the caller's.
@@ -251,10 +254,8 @@ impl<'s> Book<'s> {
 
     pub(in crate::store) fn admit(&mut self, request: Owned<AdmissionRequest>) -> Result<Vec<Admission>, StoreError> {
         let Owned { lease, items, now } = request;
-        let admits = self.shards.ownership(lease.shard).is_some_and(|ownership| {
-            // Where hosts share a database, a host's clock does not count.
-            ownership.admits(&lease, self.time(now))
-        });
+        let shared_now = self.is_shared.then(|| self.time(now));
+        let admits = self.shards.ownership(lease.shard).is_some_and(|ownership| ownership.admits(&lease, shared_now));
         let admit = |wanted: AdmissionRequest| {
             if !admits {
                 return Admission::Fenced;

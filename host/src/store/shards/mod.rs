@@ -168,9 +168,10 @@ impl Ownership {
         self.owner.is_some() && self.epoch == lease.epoch
     }
 
-    /// Whether `lease` is not lost and has not run out.
-    pub(super) fn admits(&self, lease: &ShardLease, now: Timestamp) -> bool {
-        self.is_held_by(lease) && self.until > now
+    /// Whether `lease` is not lost and, where hosts share the store, has not run out by `shared_now`. A host that is
+    /// alone has no rival, and its own clock, which may be set, ends no lease.
+    pub(super) fn admits(&self, lease: &ShardLease, shared_now: Option<Timestamp>) -> bool {
+        self.is_held_by(lease) && shared_now.is_none_or(|now| self.until > now)
     }
 
     /// Grants a request or refuses it. The stored end of a lease is by the unit's time, the answered end by the

@@ -1,5 +1,6 @@
+use std::sync::atomic::{self, AtomicU32};
+
 use super::*;
-use crate::model::destination_lane::Ordering;
 use crate::store::testing::{Fixture, namespace};
 use crate::store::{DestinationChange, DestinationChanged, DestinationWish};
 
@@ -8,6 +9,8 @@ const WHSEC: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 struct Desk {
     fixture: Fixture,
     book: DestinationBook,
+    /// How often reading a document panics from now on.
+    panics: Arc<AtomicU32>,
 }
 
 impl Desk {
@@ -17,7 +20,12 @@ impl Desk {
         let folder = fixture.directory.path().join("secrets");
         std::fs::create_dir_all(folder.join("acme")).unwrap();
         std::fs::write(folder.join("acme/half"), WHSEC).unwrap();
-        let read: ReadDestination = Arc::new(|name, document| {
+        let panics = Arc::new(AtomicU32::new(0));
+        let left = Arc::clone(&panics);
+        let read: ReadDestination = Arc::new(move |name, document| {
+            let one_less = |left: u32| left.checked_sub(1);
+            let panics = left.fetch_update(atomic::Ordering::SeqCst, atomic::Ordering::SeqCst, one_less);
+            assert!(panics.is_err(), "the test has it panic");
             let document = serde_json::from_str(document).map_err(|error| vec![error.to_string()])?;
             crate::config::destination(
                 name.as_str(),
@@ -30,18 +38,24 @@ impl Desk {
             configured: [fixed].into_iter().collect(),
             namespaces: vec![namespace(), "umbrella".parse().unwrap()],
             read,
+            ordering: Arc::new(|document| crate::config::ordering(&serde_json::from_str(document).ok()?)),
             advise: Arc::new(|count| (count > 3).then(|| format!("{count} are many"))),
             secrets: Secrets::open(&folder, fixture.env.clone()).unwrap(),
             store: fixture.store.clone(),
         };
-        Self { book: DestinationBook::open(parts).await.unwrap(), fixture }
+        Self { book: DestinationBook::open(parts).await.unwrap(), fixture, panics }
     }
 
     async fn change(&self, name: &str, wish: DestinationWish) {
+        self.write(name, wish).await;
+        self.book.look(None).await.unwrap();
+    }
+
+    /// Has the store have a change, which nobody looks at yet.
+    async fn write(&self, name: &str, wish: DestinationWish) {
         let change = DestinationChange { name: name.parse().unwrap(), wish, expected: None, now: self.fixture.now() };
         let changed = self.fixture.store.change_destination(change).await.unwrap();
         assert!(matches!(changed, DestinationChanged::Done(_)), "{changed:?}");
-        self.book.look(None).await.unwrap();
     }
 
     async fn set(&self, name: &str, document: &str) {
@@ -106,4 +120,47 @@ async fn a_secret_is_to_be_here_for_somebody_and_whoever_lacks_it_is_named() {
     assert_eq!(notes, Vec::<String>::new(), "it is no more than there are");
     let (_, notes) = desk.book.check(&"new".parse().unwrap(), r#"{"url":"https://b.example/"}"#).unwrap();
     assert_eq!(notes, ["4 are many"]);
+}
+
+// LAN-5, LAN-4
+#[tokio::test]
+async fn what_this_host_cannot_use_keeps_the_order_that_was_set_for_it() {
+    let desk = Desk::open().await;
+    let order = || desk.book.subscribe().borrow().ordering_of(&"line".parse().unwrap());
+    desk.set("line", r#"{"url":"https://line.example/","ordering":"exact"}"#).await;
+    assert_eq!(order(), Ordering::Exact);
+    let mut changes = desk.book.subscribe();
+    // A limit that fits another host's `publish.in_flight_max`, and not this one's.
+    desk.set("line", r#"{"url":"https://line.example/","ordering":"exact","in_flight_messages":60}"#).await;
+    assert_eq!((desk.names(), order()), (vec!["fixed".to_owned()], Ordering::Exact));
+    assert!(changes.has_changed().unwrap(), "it is called no more");
+    changes.mark_unchanged();
+    let hashed = r#"{"url":"https://line.example/","ordering":"hashed","ordering_domains":3,"of_a_later_version":1}"#;
+    desk.set("line", hashed).await;
+    assert_eq!(order(), Ordering::Hashed { domains: 3 }, "what it says of it counts, whatever else it says");
+    desk.set("line", r#"{"url":"https://line.example/","ordering":"of_a_later_version"}"#).await;
+    assert_eq!(order(), Ordering::Hashed { domains: 3 }, "nobody here knows another one");
+    desk.change("line", DestinationWish::Remove).await;
+    assert_eq!(order(), Ordering::Hashed { domains: 3 });
+}
+
+// LAN-5
+#[tokio::test]
+async fn a_panic_of_what_follows_destinations_is_gone_on_from_and_readiness_says_when_it_is_given_up() {
+    let desk = Desk::open().await;
+    let (mut changes, stop) = (desk.book.subscribe(), CancellationToken::new());
+    let document = r#"{"url":"https://crm.example/"}"#;
+    desk.write("crm", DestinationWish::Set(document.to_owned())).await;
+    desk.panics.store(env::PANICS_MAX - 1, atomic::Ordering::SeqCst);
+    let following = desk.book.clone().keep_following(None, stop.clone(), Duration::ZERO);
+    let following = env::spawn("follows destinations", following);
+    changes.changed().await.unwrap();
+    assert_eq!((desk.names(), desk.book.trouble()), (vec!["crm".to_owned(), "fixed".to_owned()], None));
+
+    desk.panics.store(u32::MAX, atomic::Ordering::SeqCst);
+    desk.write("erp", DestinationWish::Set(document.to_owned())).await;
+    following.await.unwrap();
+    assert_eq!(desk.names(), ["crm", "fixed"]);
+    let trouble = desk.book.trouble().expect("whoever asks for readiness is told");
+    assert!(trouble.contains("no change is followed") && trouble.contains("8 times in a row"), "{trouble}");
 }

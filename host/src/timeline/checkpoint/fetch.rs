@@ -22,7 +22,7 @@ pub(in crate::timeline) enum Refused {
     Torn,
     /// It is another shard's, another store's, or of a version that this one does not know.
     Foreign,
-    /// It tells lanes apart in another way, or is laid out as another version does.
+    /// It is laid out as another version does.
     Outdated,
     /// The object store cannot be asked, or this disk not be written to.
     Unreachable,
@@ -71,16 +71,10 @@ impl Checkpoints {
         self.store.checkpoints_of(shard).await
     }
 
-    /// Fetches a checkpoint into `path`, whole and checked, or leaves nothing there. It is of no use unless lanes are
-    /// told apart in it as `ordering` stands for.
-    pub(in crate::timeline) async fn fetch(
-        &self,
-        row: &CheckpointRow,
-        ordering: u64,
-        path: &Path,
-    ) -> Result<(), Refused> {
+    /// Fetches a checkpoint into `path`, whole and checked, or leaves nothing there.
+    pub(in crate::timeline) async fn fetch(&self, row: &CheckpointRow, path: &Path) -> Result<(), Refused> {
         let arriving = path.with_extension("arriving");
-        let fetched = self.fetch_into(row, ordering, &arriving).await;
+        let fetched = self.fetch_into(row, &arriving).await;
         let put = match fetched {
             Ok(()) => put_in_place(&arriving, path).map_err(Refused::from),
             Err(refused) => Err(refused),
@@ -93,9 +87,9 @@ impl Checkpoints {
         put
     }
 
-    async fn fetch_into(&self, row: &CheckpointRow, ordering: u64, folder: &Path) -> Result<(), Refused> {
+    async fn fetch_into(&self, row: &CheckpointRow, folder: &Path) -> Result<(), Refused> {
         let manifest = self.manifest(row, Purpose::Restoring).await?;
-        if (manifest.version, manifest.ordering) != (keys::version(), ordering) {
+        if manifest.version != keys::version() {
             return Err(Refused::Outdated);
         }
         Database::destroy(folder)?;

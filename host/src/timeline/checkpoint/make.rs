@@ -93,7 +93,6 @@ impl Checkpoints {
             number,
             applied: state.applied,
             version: keys::version(),
-            ordering: state.ordering,
             files: Vec::new(),
         };
         let mut uploaded_bytes = 0;

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::store::ShardId;
 
 /// The layout that this version writes, and the only one that it reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The largest manifest that is read.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 /// The longest file name; RocksDB's own are shorter.
@@ -23,8 +23,6 @@ pub(super) struct Manifest {
     pub(super) applied: u64,
     /// The version of the index's keys and values.
     pub(super) version: u8,
-    /// Stands for how lanes are told apart in it.
-    pub(super) ordering: u64,
     pub(super) files: Vec<File>,
 }
 
@@ -48,7 +46,6 @@ struct Document {
     number: u64,
     applied: u64,
     index_version: u8,
-    ordering: u64,
     files: Vec<FileDocument>,
 }
 
@@ -83,7 +80,6 @@ impl Manifest {
             number: self.number,
             applied: self.applied,
             index_version: self.version,
-            ordering: self.ordering,
             files: files.collect(),
         };
         serde_json::to_vec(&document).expect("numbers and texts can be written as JSON")
@@ -105,7 +101,6 @@ impl Manifest {
             number: document.number,
             applied: document.applied,
             version: document.index_version,
-            ordering: document.ordering,
             files: document.files.into_iter().map(file).collect::<Option<_>>()?,
         })
     }
@@ -129,7 +124,7 @@ mod tests {
 
     fn manifest(name: &str) -> Manifest {
         let file = File { name: name.to_owned(), bytes: 7, digest: [9; 32], epoch: 2 };
-        Manifest { shard: ShardId(3), epoch: 4, number: 1, applied: 70, version: 2, ordering: 5, files: vec![file] }
+        Manifest { shard: ShardId(3), epoch: 4, number: 1, applied: 70, version: 2, files: vec![file] }
     }
 
     // TL-2
@@ -139,7 +134,7 @@ mod tests {
         assert_eq!(Manifest::read(&written.write("ours"), "ours"), Some(written.clone()));
         assert_eq!(Manifest::read(&written.write("theirs"), "ours"), None);
         assert_eq!(Manifest::read(b"{}", "ours"), None);
-        let newer = String::from_utf8(written.write("ours")).unwrap().replace("\"format\":1", "\"format\":2");
+        let newer = String::from_utf8(written.write("ours")).unwrap().replace("\"format\":2", "\"format\":3");
         assert_eq!(Manifest::read(newer.as_bytes(), "ours"), None);
     }
 

@@ -107,7 +107,7 @@ impl Site {
     }
 
     async fn fetch(&self, row: &CheckpointRow) -> Result<(), Refused> {
-        self.checkpoints.fetch(row, 0, &self.folder.path().join("fetched")).await
+        self.checkpoints.fetch(row, &self.folder.path().join("fetched")).await
     }
 
     /// Fetches a checkpoint and opens it as the shard's next owner.
@@ -138,7 +138,7 @@ async fn acquire(fixture: &Fixture) -> ShardLease {
 }
 
 fn owner(lease: &ShardLease) -> Owner {
-    Owner { shard: SHARD, epoch: lease.epoch, ordering: 0 }
+    Owner { shard: SHARD, epoch: lease.epoch }
 }
 
 fn values(index: &Index) -> u64 {
@@ -233,14 +233,17 @@ async fn what_another_store_or_shard_or_version_wrote_is_refused() {
         assert_eq!(site.fetch(&row).await, Err(Refused::Torn), "it is not the one that was recorded");
     }
     site.put(&path, manifest.write(&site.checkpoints.root)).await;
-    let other_ordering = site.checkpoints.fetch(&row, 1, &site.folder.path().join("fetched")).await;
-    assert_eq!(other_ordering, Err(Refused::Outdated));
+    let older = manifest::Manifest { version: manifest.version - 1, ..manifest.clone() }.write(&site.checkpoints.root);
+    let recorded = CheckpointRow { digest: manifest::digest(&older), ..row.clone() };
+    site.put(&path, older).await;
+    assert_eq!(site.fetch(&recorded).await, Err(Refused::Outdated));
+    site.put(&path, manifest.write(&site.checkpoints.root)).await;
 
     // Another store in the same bucket does not even see it.
     let place = options(CheckpointPlace::Folder(site.folder.path().into()));
     let (objects, store, env) = (Arc::clone(&site.objects), site.fixture.store.clone(), site.fixture.env.clone());
     let other = Checkpoints::over(objects, [7; 16], &place, store, env);
-    assert_eq!(other.fetch(&row, 0, &site.folder.path().join("fetched")).await, Err(Refused::Missing));
+    assert_eq!(other.fetch(&row, &site.folder.path().join("fetched")).await, Err(Refused::Missing));
     assert_eq!(other.list(SHARD).await.unwrap().len(), 0);
 }
 
@@ -297,7 +300,7 @@ async fn an_owner_that_has_lost_its_lease_records_nothing_and_removes_nothing_of
     old.checkpoints.clean_up(&old.lease, &kept_by_old, &everything).await;
     assert_eq!(old.rows().await, [newer.clone(), made.row.clone()]);
     for row in [&newer, &made.row] {
-        old.checkpoints.fetch(row, 0, &old.folder.path().join("again")).await.unwrap();
+        old.checkpoints.fetch(row, &old.folder.path().join("again")).await.unwrap();
     }
     // What it wrote in vain, its successor removes, once it needs nothing of those before that.
     old.checkpoints.make(job(3, CancellationToken::new())).await.unwrap();

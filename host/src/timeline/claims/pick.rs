@@ -1,4 +1,4 @@
-//! Claiming: what is due, whose turn it is, and for what there is a place.
+//! Claiming: messages that are due, in the turn of their lanes, while places last.
 
 use super::{Claim, Claims, Picked};
 use crate::lanes::{Charge, NoPlace, Turn, message_cost};
@@ -11,16 +11,43 @@ use crate::timeline::keys::LaneNumber;
 use crate::timeline::schedule::{self, Door, Schedule};
 use crate::timeline::values::Entry;
 
-/// What was claimed in a turn.
-#[derive(Debug)]
-pub(in crate::timeline) struct Turned {
-    pub picked: Vec<Picked>,
-    /// Whether the turn ended before the lanes did.
-    pub is_cut_short: bool,
-    /// Whether it ended because there was no place for the next.
-    pub lacks_places: bool,
-    /// Whether anything was claimed in its own turn.
-    pub has_moved: bool,
+/// Outlets that wait for bytes and are looked at in one turn.
+const FOR_BYTES_MAX: usize = schedule::TURN_MESSAGES_MAX as usize;
+
+/// How a turn of claiming ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::timeline) enum TurnEnd {
+    /// No lane may be served any more, or the shard has claimed all that it may.
+    Over,
+    /// The turn was over before the lanes were.
+    CutShort,
+    /// There was no place for the lane in turn.
+    NoPlace {
+        /// Whether the turn claimed anything before that.
+        has_moved: bool,
+        /// Whether the turn was over before all were served that are served out of turn.
+        is_cut_short: bool,
+    },
+}
+
+impl TurnEnd {
+    /// Whether messages that could be claimed were left to the next turn.
+    pub(in crate::timeline) fn is_cut_short(self) -> bool {
+        match self {
+            TurnEnd::Over => false,
+            TurnEnd::CutShort => true,
+            TurnEnd::NoPlace { is_cut_short, .. } => is_cut_short,
+        }
+    }
+}
+
+/// What to do if there is no place for the lane in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::timeline) enum WithoutPlace {
+    /// The turn ends.
+    Wait,
+    /// If nothing was claimed in turn, each destination that has nothing in flight is served one message.
+    ServeQuiet,
 }
 
 /// How a visit ended.
@@ -31,98 +58,82 @@ enum Visit {
     NoPlace,
 }
 
-/// What claims are made by.
-struct Picking<'a, 'b> {
+/// A turn of claiming, and what it has claimed so far.
+pub(in crate::timeline) struct Picking<'a, 'b> {
     step: &'a mut Step<'b>,
     schedule: &'a mut Schedule,
     seat: &'a Seat,
     now: Interval,
     turn: Turn,
-    picked: Vec<Picked>,
+    /// New claims, to be taken up once the step is committed.
+    pub picked: Vec<Picked>,
+}
+
+impl<'a, 'b> Picking<'a, 'b> {
+    /// A turn that takes its places from `seat`.
+    pub(in crate::timeline) fn begin(
+        step: &'a mut Step<'b>,
+        schedule: &'a mut Schedule,
+        seat: &'a Seat,
+        now: Interval,
+    ) -> Self {
+        Self { step, schedule, seat, now, turn: schedule::TURN.begin(), picked: Vec::new() }
+    }
 }
 
 impl Claims {
-    /// Claims what is due, whose turn it is, and for what there is a place, to be taken up once the step is committed.
-    /// `is_stuck` says that for some time there was none for whose turn it is: then one message is claimed of each
-    /// destination that has nothing in flight. `is_over` says that the turn's time is: nothing more is claimed in it
-    /// then.
+    /// Claims due messages in turn while places last, and until `is_over` says that the time of the turn is.
     pub(in crate::timeline) fn pick(
         &self,
-        step: &mut Step<'_>,
-        schedule: &mut Schedule,
-        seat: &Seat,
-        now: Interval,
-        is_stuck: bool,
+        picking: &mut Picking<'_, '_>,
+        without_place: WithoutPlace,
         is_over: impl Fn() -> bool,
-    ) -> Result<Turned, Broken> {
-        let turn = schedule::TURN.begin();
-        let mut picking = Picking { step, schedule, seat, now, turn, picked: Vec::new() };
-        self.pick_for_bytes(&mut picking)?;
-        let (mut is_cut_short, mut lacks_places) = (false, false);
+    ) -> Result<TurnEnd, Broken> {
+        let is_over_for_bytes = self.pick_for_bytes(picking, &is_over)?;
+        match self.pick_in_turn(picking, &is_over)? {
+            TurnEnd::NoPlace { has_moved: false, .. } if without_place == WithoutPlace::ServeQuiet => {
+                let is_cut_short = self.pick_quiet(picking, is_over)?;
+                Ok(TurnEnd::NoPlace { has_moved: false, is_cut_short })
+            }
+            // All lanes may be parked while outlets still wait for bytes.
+            TurnEnd::Over if is_over_for_bytes => Ok(TurnEnd::CutShort),
+            end => Ok(end),
+        }
+    }
+
+    /// Claims messages of lanes in their turns.
+    fn pick_in_turn(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<TurnEnd, Broken> {
+        let mut has_begun = false;
         while self.has_room(picking.picked.len()) {
-            if is_over() {
+            // The lane in turn has one visit, however long the messages out of turn took.
+            if std::mem::replace(&mut has_begun, true) && is_over() {
                 picking.turn.end();
             }
             let Some(number) = picking.schedule.next(Door::Ring, &mut picking.turn) else {
-                is_cut_short = !picking.schedule.is_idle();
-                break;
+                return Ok(if picking.schedule.is_idle() { TurnEnd::Over } else { TurnEnd::CutShort });
             };
-            match self.visit(&mut picking, Door::Ring, number)? {
+            match self.visit(picking, Door::Ring, number)? {
                 Visit::Over => {}
-                Visit::TurnOver => {
-                    is_cut_short = true;
-                    break;
-                }
+                Visit::TurnOver => return Ok(TurnEnd::CutShort),
                 Visit::NoPlace => {
-                    lacks_places = true;
-                    break;
+                    let has_moved = !picking.picked.is_empty();
+                    return Ok(TurnEnd::NoPlace { has_moved, is_cut_short: false });
                 }
             }
         }
-        let has_moved = !picking.picked.is_empty();
-        if lacks_places && is_stuck && !has_moved {
-            self.pick_quiet(&mut picking, is_over)?;
-        }
-        Ok(Turned { picked: picking.picked, is_cut_short, lacks_places, has_moved })
+        Ok(TurnEnd::Over)
     }
 
-    /// Claims what has waited for bytes, as far as they are free now, in order.
-    fn pick_for_bytes(&self, picking: &mut Picking<'_, '_>) -> Result<(), Broken> {
-        for outlet in picking.schedule.wait_for_bytes() {
-            if !self.has_room(picking.picked.len()) {
-                break;
-            }
-            self.pick_one(picking, Door::Side { outlet, waited: true })?;
-        }
-        Ok(())
-    }
-
-    /// There are no places in the turn of lanes: claims one message of each destination that has nothing in flight.
-    fn pick_quiet(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<(), Broken> {
-        let mut left = picking.schedule.quiet();
-        while self.has_room(picking.picked.len())
-            && !is_over()
-            && picking.seat.has_reserve()
-            && let Some(outlet) = picking.schedule.next_quiet(&mut left)
-        {
-            self.pick_one(picking, Door::Side { outlet, waited: false })?;
-        }
-        Ok(())
-    }
-
-    /// Claims one message of an outlet, beside the turns.
-    fn pick_one(&self, picking: &mut Picking<'_, '_>, door: Door) -> Result<(), Broken> {
-        let before = picking.picked.len();
-        let turn = std::mem::replace(&mut picking.turn, schedule::TURN.begin());
-        while let Some(number) = picking.schedule.next(door, &mut picking.turn) {
-            let visit = self.visit(picking, door, number)?;
-            if visit != Visit::Over || picking.picked.len() > before || picking.schedule.is_held(number) {
-                break;
-            }
-        }
-        picking.turn = turn;
-        if let Door::Side { outlet, waited: true } = door {
-            // One that may not send now is in nobody's way meanwhile.
+    /// Claims messages that have waited for bytes, in order, as far as bytes are free now. Returns whether the turn is
+    /// over by that.
+    fn pick_for_bytes(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<bool, Broken> {
+        let waiting = picking.schedule.wait_for_bytes(FOR_BYTES_MAX);
+        let mut looked = 0;
+        while looked < waiting.len() && self.has_room(picking.picked.len()) && !is_over() {
+            let outlet = waiting[looked];
+            let before = picking.picked.len();
+            self.pick_one(picking, Door::ForBytes(outlet))?;
+            // An outlet that may not send now holds up no others meanwhile.
             let has_ended = !picking.schedule.may_send(outlet);
             if has_ended {
                 picking.seat.wait_no_longer(picking.schedule.destination_of(outlet));
@@ -130,11 +141,42 @@ impl Claims {
             if has_ended || picking.picked.len() > before {
                 picking.schedule.has_bytes(outlet);
             }
+            if picking.turn.is_over() {
+                break;
+            }
+            looked += 1;
+        }
+        picking.schedule.looked_for_bytes(&waiting[..looked]);
+        Ok(picking.turn.is_over())
+    }
+
+    /// Claims one message of each destination that has nothing in flight, out of turn. Returns whether the turn was
+    /// over before that.
+    fn pick_quiet(&self, picking: &mut Picking<'_, '_>, is_over: impl Fn() -> bool) -> Result<bool, Broken> {
+        let mut left = picking.schedule.quiet();
+        while self.has_room(picking.picked.len()) && picking.seat.has_reserve() {
+            if picking.turn.is_over() || is_over() {
+                return Ok(left > 0);
+            }
+            let Some(outlet) = picking.schedule.next_quiet(&mut left) else { break };
+            self.pick_one(picking, Door::Quiet(outlet))?;
+        }
+        Ok(false)
+    }
+
+    /// Claims one message of an outlet, out of turn, at the expense of the turn under way.
+    fn pick_one(&self, picking: &mut Picking<'_, '_>, door: Door) -> Result<(), Broken> {
+        let before = picking.picked.len();
+        while let Some(number) = picking.schedule.next(door, &mut picking.turn) {
+            let visit = self.visit(picking, door, number)?;
+            if visit != Visit::Over || picking.picked.len() > before || picking.schedule.is_held(number) {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Serves the lane whose visit it is for as long as it may be served; by the side door once.
+    /// Serves a lane for as long as its visit lasts; out of turn one message.
     fn visit(&self, picking: &mut Picking<'_, '_>, door: Door, number: LaneNumber) -> Result<Visit, Broken> {
         let Picking { step, schedule, seat, now, turn, picked } = picking;
         let mut walk = step.walk(number);
@@ -151,7 +193,7 @@ impl Claims {
             if !is_late && schedule.hold_back(number, now.earliest) {
                 break;
             }
-            // Setting aside is work as well: it costs the least that anything costs, so that it ends with the turn.
+            // Setting aside is work as well. It has the least cost that there is, so that it ends with the turn.
             let cost = message_cost(if is_late { 0 } else { head.bytes });
             match schedule.offer(door, turn, cost) {
                 Charge::Served => {}
@@ -163,16 +205,16 @@ impl Claims {
                 step.set_aside(&head)?;
                 continue;
             }
-            // As of places, a part is for destinations that have nothing.
+            // As with places, a part of the claims is kept for destinations that have none.
             if !self.has_room(picked.len() + self.limit / RESERVE_PART) && schedule.has_claims(number) {
                 return Ok(Visit::NoPlace);
             }
             let Ok(permit) = schedule.claim(number, head.bytes, now.earliest) else {
-                // It would be too large beside what its lane has in flight.
+                // Its lane has too much in flight for it.
                 schedule.deactivate(number);
                 break;
             };
-            let waited = matches!(door, Door::Side { waited: true, .. });
+            let waited = matches!(door, Door::ForBytes(_));
             let place = match seat.take(schedule.destination(number), head.bytes, waited) {
                 Ok(place) => place,
                 Err(reason) => {

@@ -23,10 +23,12 @@ const CLAIMS_MAX: usize = 4;
 /// How much later than now something expires.
 const LATE: Duration = Duration::from_secs(1);
 
+mod following;
 mod lanes;
 mod neighbours;
 mod shares;
 mod signals;
+mod turns;
 
 /// A shard's index and what works on it, with no store and no publisher.
 struct Bench {
@@ -36,7 +38,7 @@ struct Bench {
     schedule: Schedule,
     claims: Claims,
     seat: Seat,
-    is_stuck: bool,
+    without_place: WithoutPlace,
     /// The places of what is claimed.
     places: HashMap<ClaimKey, Place>,
 }
@@ -92,7 +94,7 @@ impl Bench {
         let index = Index::create(
             &directory.path().join("shard"),
             &Memory::new(1 << 20),
-            Owner { shard: ShardId(0), epoch: 1, ordering: 0 },
+            Owner { shard: ShardId(0), epoch: 1 },
         )
         .unwrap();
         let destinations = destinations.into_iter().collect();
@@ -105,7 +107,7 @@ impl Bench {
             schedule,
             claims,
             seat,
-            is_stuck: false,
+            without_place: WithoutPlace::Wait,
             places: HashMap::new(),
         }
     }
@@ -137,13 +139,15 @@ impl Bench {
 
     fn pick_and_show(&mut self, at: Timestamp, show: impl Fn(&Picked)) -> Vec<ClaimedMessage> {
         let mut step = self.index.begin();
-        let now = Interval { earliest: at, latest: at };
-        let turned = self.claims.pick(&mut step, &mut self.schedule, &self.seat, now, self.is_stuck, || false).unwrap();
+        let now = Interval { earliest: at, latest: at, at: Duration::ZERO };
+        let mut picking = Picking::begin(&mut step, &mut self.schedule, &self.seat, now);
+        self.claims.pick(&mut picking, self.without_place, || false).unwrap();
+        let picked = picking.picked;
         self.schedule.refresh(&mut step, at);
         step.commit().unwrap();
-        turned.picked.iter().for_each(show);
+        picked.iter().for_each(show);
         let mut messages = Vec::new();
-        for (message, place) in self.claims.take_up(turned.picked) {
+        for (message, place) in self.claims.take_up(picked) {
             let ClaimedMessage { id, generation, seq, .. } = message;
             assert!(self.places.insert(ClaimKey { id, generation, seq }, place).is_none());
             messages.push(message);
@@ -358,7 +362,7 @@ fn what_has_ended_in_a_lane_that_was_never_met_leaves_an_index_that_can_be_gone_
     assert_eq!(bench.index.lanes().len(), 1, "nobody stands in the first one's lane");
     let Bench { _directory: directory, index, .. } = bench;
     drop(index);
-    let owner = Owner { shard: ShardId(0), epoch: 2, ordering: 0 };
+    let owner = Owner { shard: ShardId(0), epoch: 2 };
     let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, 100).unwrap();
     assert_eq!(index.lanes().iter().map(|lane| lane.pending()).collect::<Vec<_>>(), [1]);
 }

@@ -4,23 +4,23 @@ use rocksdb::WriteBatch;
 
 use super::line::FIRST_MAX;
 use super::{Index, Lane, Lanes, OVERFLOW_DOMAINS};
-use crate::model::destination_lane::{LaneName, OrderingDomain};
+use crate::model::destination_lane::{LaneName, Ordering, OrderingDomain};
 use crate::model::ids::MessageId;
+use crate::model::names::DestinationName;
 use crate::model::time::Timestamp;
 use crate::timeline::database::{Broken, Database, Scan};
 use crate::timeline::keys::{self, ClaimKey, Family, LaneNumber, Position};
-use crate::timeline::values::{Entry, Place, ShardState, write_lane, write_vacant_lane};
+use crate::timeline::values::{Entry, Place, ShardState, write_lane, write_order, write_vacant_lane};
 
-/// A batch that is being put together. What it holds is not seen by reads before it is committed, but for the lanes'
-/// lengths and beginnings, which are kept in memory. A step that is not committed leaves those wrong: the index must
-/// then not be used any more.
+/// A batch that is being put together. Reads do not see it before it is committed, but for the lengths and starts of
+/// lines, which are in memory. A step that is not committed leaves those wrong: the index must not be used any more.
 pub(in crate::timeline) struct Step<'a> {
     database: &'a Database,
     state: &'a mut ShardState,
     lanes: &'a mut Lanes,
     expiry_start: &'a mut Timestamp,
     touched: Vec<LaneNumber>,
-    /// Whether anybody joined a line.
+    /// Whether a message joined a line.
     joined: bool,
     batch: WriteBatch,
 }
@@ -31,12 +31,10 @@ impl<'a> Step<'a> {
         Self { database, state, lanes, expiry_start, touched: Vec::new(), joined: false, batch: WriteBatch::new() }
     }
 
-    /// The number of a lane, which is a new one if it is met for the first time: then this step records it, whatever
-    /// else becomes of the lane.
+    /// The number of a lane. A new lane gets a number that this step records, whatever else it does with the lane.
     ///
-    /// One key more than there are lanes for shares a lane. It goes on to as long as anything is in that lane, or was
-    /// claimed from it, which `is_busy` says: were it given a lane of its own before, it would be in two, and in no
-    /// order.
+    /// A key for which there are no lanes left shares one. It keeps sharing while that lane has messages, or claims, as
+    /// `is_busy` says: with a lane of its own before that, its messages would be in two lanes, and in no order.
     pub(in crate::timeline) fn lane_number(
         &mut self,
         name: &LaneName,
@@ -59,14 +57,13 @@ impl<'a> Step<'a> {
                 return self.lane_number(&shared, is_busy);
             }
         }
-        let number = LaneNumber(u32::try_from(self.lanes.lanes.len()).expect("there are fewer lanes than that"));
+        let number = self.lanes.lanes.push(Lane::new(name.clone()));
         self.lanes.numbers.insert(name.clone(), number);
-        self.lanes.lanes.push(Lane::new(name.clone()));
         self.touch(number);
         number
     }
 
-    /// The number of a key that nobody needs, for a lane of this name.
+    /// A vacant number, for a lane of this name.
     fn vacant(&mut self, name: &LaneName) -> Option<LaneNumber> {
         let family = (name.namespace.clone(), name.destination.clone());
         let number = self.lanes.vacant.get_mut(&family)?.pop()?;
@@ -76,7 +73,7 @@ impl<'a> Step<'a> {
         Some(number)
     }
 
-    /// Takes a lane's name away: its number is another key's to have.
+    /// Takes a lane's name away. Its number is vacant then.
     pub(super) fn vacate(&mut self, number: LaneNumber) {
         let name = self.lanes.at(number).name.clone();
         *self.lanes.at(number) = Lane { recorded: Some(0), is_vacant: true, ..Lane::new(name.clone()) };
@@ -88,7 +85,7 @@ impl<'a> Step<'a> {
 
     /// A lane.
     pub(in crate::timeline) fn lane(&self, number: LaneNumber) -> &Lane {
-        &self.lanes.lanes[number.0 as usize]
+        &self.lanes.lanes[number]
     }
 
     /// The committed entry of a message.
@@ -118,7 +115,7 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Takes the first of a line out of it: it is in flight.
+    /// Takes the head of a line out of it: the message is in flight.
     pub(in crate::timeline) fn claim(&mut self, entry: &Entry) -> Result<(), Broken> {
         self.leave_line(entry)?;
         self.delete_expiry(entry);
@@ -127,7 +124,7 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Takes a message out of its line, or from where it waits to expire: it is in flight.
+    /// Takes a message out of its line, or back from waiting for its expiry: the message is in flight.
     pub(in crate::timeline) fn take_over(&mut self, entry: &Entry) -> Result<(), Broken> {
         match entry.place {
             Place::Line => self.leave_line(entry)?,
@@ -140,36 +137,36 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Takes the first of a line out of it for good: it only waits for its expiry.
+    /// Takes the head of a line out of it for good: the message only waits for its expiry.
     pub(in crate::timeline) fn set_aside(&mut self, entry: &Entry) -> Result<(), Broken> {
         self.leave_line(entry)?;
         self.put_entry(&Entry { place: Place::Expiring, ..*entry });
         Ok(())
     }
 
-    /// Forgets a claim and nothing else: what the index says about its message is newer.
+    /// Forgets a claim and nothing else: the index has a newer entry of its message, or none.
     pub(in crate::timeline) fn forget_claim(&mut self, epoch: u64, claim: ClaimKey) {
         self.delete(Family::InFlight, &keys::in_flight(epoch, claim));
     }
 
-    /// A claimed message is not the index's any more, but for its claim.
+    /// Removes the entry of a claimed message. The claim stays.
     pub(in crate::timeline) fn forget(&mut self, id: MessageId) {
         self.delete(Family::Id, &keys::entry(id));
     }
 
-    /// A claimed message has ended, or will be told of by the feed.
+    /// Ends a claim and removes the entry of its message, which has ended or will come with the feed.
     pub(in crate::timeline) fn end(&mut self, epoch: u64, entry: &Entry) {
         self.forget_claim(epoch, entry.claim_key());
         self.forget(entry.id);
     }
 
-    /// A claimed message goes back into its line, to be tried from `eligible_at` on.
+    /// Ends a claim and puts its message back into its line, eligible from `eligible_at` on.
     pub(in crate::timeline) fn put_back(&mut self, epoch: u64, entry: &Entry, eligible_at: Timestamp) {
         self.forget_claim(epoch, entry.claim_key());
         self.schedule(&Entry { eligible_at, ..*entry });
     }
 
-    /// A claimed message goes back, but not into its line: it only waits for its expiry.
+    /// Ends a claim whose message only waits for its expiry.
     pub(in crate::timeline) fn put_aside(&mut self, epoch: u64, entry: &Entry) {
         self.forget_claim(epoch, entry.claim_key());
         self.put_entry(&Entry { place: Place::Expiring, ..*entry });
@@ -185,12 +182,12 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// From here on lanes are told apart as this number stands for. No message that is in the index would stand in
-    /// another lane for it.
-    pub(in crate::timeline) fn reorder(&mut self, ordering: u64) {
-        if ordering != self.state.ordering {
-            self.state.ordering = ordering;
-            self.record_state();
+    /// Records the order by which the lanes of a destination are told apart, as a message comes to stand in one. No
+    /// message in the index may stand in another lane by it.
+    pub(in crate::timeline) fn tell_apart(&mut self, destination: &DestinationName, ordering: Ordering) {
+        if self.lanes.orders.get(destination) != Some(&ordering) {
+            self.lanes.orders.insert(destination.clone(), ordering);
+            self.database.put(&mut self.batch, Family::Meta, &keys::order(destination), &write_order(ordering));
         }
     }
 
@@ -199,12 +196,12 @@ impl<'a> Step<'a> {
         self.database.put(&mut self.batch, Family::Meta, &keys::state(), &value);
     }
 
-    /// The owner that this step writes as.
+    /// The epoch of the owner that writes this step.
     pub(in crate::timeline) fn epoch(&self) -> u64 {
         self.state.epoch
     }
 
-    /// Something about the lane has changed: its place in READY is to be decided anew.
+    /// Marks a lane as changed: its place in READY is to be decided again.
     pub(in crate::timeline) fn touch(&mut self, number: LaneNumber) {
         let lane = self.lanes.at(number);
         if !lane.touched {
@@ -232,13 +229,13 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// How many keys it changes so far.
+    /// Keys that the step changes so far.
     #[cfg(test)]
     pub(super) fn changes(&self) -> usize {
         self.batch.len()
     }
 
-    /// Writes it all, or nothing if there is nothing.
+    /// Writes the batch, unless it is empty.
     pub(in crate::timeline) fn commit(mut self) -> Result<(), Broken> {
         for number in std::mem::take(&mut self.touched) {
             let lane = self.lanes.at(number);
@@ -292,20 +289,18 @@ impl<'a> Step<'a> {
     }
 }
 
-/// A walk over a lane's line, which leaves it as it is: whoever is at its head stays there until somebody takes them
-/// away.
+/// A walk over a lane's line. The walk changes nothing: a head stays the head until the step takes it out.
 pub(in crate::timeline) struct Walk<'a> {
     database: &'a Database,
     number: LaneNumber,
-    /// Begun once what is in memory of the line has been taken away.
+    /// The scan of the keys, begun once the entries in memory are used up.
     scan: Option<Scan<'a>>,
 }
 
 impl<'a> Walk<'a> {
-    /// Who stands at the head now; `None` if nobody does. In a step in which nobody joins a line: a walk would not see
-    /// them.
+    /// The head of the line now. No message may join a line in the same step, for a walk would not see it.
     pub(in crate::timeline) fn head(&mut self, step: &mut Step<'a>) -> Result<Option<Entry>, Broken> {
-        debug_assert!(!step.joined, "whoever joins a line in a step is not seen by its walks");
+        debug_assert!(!step.joined, "a message that joins a line in a step is not seen by its walks");
         let line = &mut step.lanes.at(self.number).line;
         if line.head().is_none() && !line.is_empty() {
             let scan = self.scan.get_or_insert_with(|| {
@@ -325,7 +320,7 @@ impl<'a> Walk<'a> {
                 scan.advance();
             }
             if first.is_empty() {
-                // It is said to be longer than it is.
+                // The line has fewer entries than its length says.
                 return Err(Broken::Torn { family: Family::Timeline });
             }
             line.found(first);

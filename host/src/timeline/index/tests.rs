@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -8,6 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::model::destination_lane::OrderingDomain;
+use crate::timeline::fuse::{self, Side};
 use crate::timeline::values::Place;
 
 const SHARD: ShardId = ShardId(3);
@@ -18,7 +20,7 @@ fn memory() -> Memory {
 }
 
 fn owner(epoch: u64) -> Owner {
-    Owner { shard: SHARD, epoch, ordering: 0 }
+    Owner { shard: SHARD, epoch }
 }
 
 fn created(directory: &TempDir) -> Index {
@@ -287,8 +289,6 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     let path = directory.path().join("shard");
     let other_shard = Owner { shard: ShardId(4), ..owner(2) };
     assert_eq!(Index::open(&path, &memory(), other_shard, 7).err(), Some(Unusable::OtherVersion));
-    let other_ordering = Owner { ordering: 1, ..owner(2) };
-    assert_eq!(Index::open(&path, &memory(), other_ordering, 7).err(), Some(Unusable::OtherOrdering));
     assert_eq!(reopened(&directory, 2, 7).unwrap().applied(), 7);
     let mut index = reopened(&directory, 5, 7).expect("owners that never opened it are in nobody's way");
     assert!(!index.is_of_owner_before(5));
@@ -324,6 +324,23 @@ fn an_index_is_whole_for_the_owner_just_after_the_one_that_left_it_so() {
     index.own(3).unwrap();
     drop(index);
     assert!(!reopened(&directory, 4, 0).unwrap().is_whole(), "its last owner did not say so");
+}
+
+// TL-2
+#[test]
+fn a_crash_at_the_mark_of_a_whole_index_leaves_it_with_the_mark_or_without() {
+    for (side, is_marked) in [(Side::Before, false), (Side::After, true)] {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("shard");
+        let index = created(&directory);
+        let (database, written) = (index.database(), index.database().batches());
+        fuse::lay(&path, 0, side);
+        let left = catch_unwind(AssertUnwindSafe(move || index.leave_whole()));
+        assert!(left.is_err() && !fuse::remove(&path), "the fuse burns at this batch as at any other");
+        assert_eq!(database.batches() - written, u64::from(is_marked), "the mark is a batch");
+        drop(database);
+        assert_eq!(reopened(&directory, 2, 0).unwrap().is_whole(), is_marked, "{side:?}");
+    }
 }
 
 // LAN-1

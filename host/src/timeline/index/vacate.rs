@@ -1,29 +1,28 @@
-//! Lanes of one ordering key that nobody needs: their numbers are given to other keys of the same destination.
+//! Vacant lanes: the number of an ordering key without messages goes to another key of the same destination.
 //!
-//! Keys come and go, and each has a lane of its own as long as there are lanes enough; without this, the first keys
-//! that a shard ever met would keep theirs for good, and later ones would share a few. A number stays within its
-//! namespace and destination, so that its limits, weight, gate and circuit are the next key's as well.
+//! Keys come and go, and each has a lane of its own while there are lanes enough. Without this, the first keys that a
+//! shard met would keep their lanes for good, and later keys would share a few. A number stays within its namespace and
+//! destination, so that the next key has the same limits, weight, gate and circuit.
 
 use super::Index;
 use crate::model::destination_lane::OrderingDomain;
 use crate::timeline::database::Broken;
 use crate::timeline::keys::LaneNumber;
 
-/// Below so many lanes of a shard nothing is gained by it.
+/// Lanes of a shard below which none are vacated.
 pub(in crate::timeline) const LANES_KEPT: usize = 1_024;
 
 impl Index {
-    /// Looks at `lanes_max` lanes from number `from` on and takes the names of those away that are of one key, have an
-    /// empty line, and of which `is_idle` says that nothing else is known. Returns how many it looked at, and where to
-    /// go on.
+    /// Looks at `lanes_max` lanes from number `from` on, and vacates those of one key that have an empty line and are
+    /// idle, as `is_idle` says. Returns how many lanes it looked at, and the next one.
     pub(in crate::timeline) fn vacate(
         &mut self,
         from: LaneNumber,
         lanes_max: usize,
         is_idle: impl Fn(LaneNumber) -> bool,
     ) -> Result<(usize, LaneNumber), Broken> {
-        let numbers = (from.0..).map(LaneNumber).take(self.lanes.lanes.len().saturating_sub(from.0 as usize));
-        let looked: Vec<LaneNumber> = numbers.take(lanes_max).collect();
+        let mut numbers = self.lanes.lanes.numbers_from(from);
+        let looked: Vec<LaneNumber> = numbers.by_ref().take(lanes_max).collect();
         let mut step = self.begin();
         for number in &looked {
             if step.lane(*number).is_of_idle_key() && is_idle(*number) {
@@ -31,14 +30,12 @@ impl Index {
             }
         }
         step.commit()?;
-        let next = from.0 + u32::try_from(looked.len()).expect("there are fewer lanes than that");
-        let next = if (next as usize) < self.lanes.lanes.len() { next } else { 0 };
-        Ok((looked.len(), LaneNumber(next)))
+        Ok((looked.len(), numbers.next().unwrap_or(LaneNumber(0))))
     }
 }
 
 impl super::Lane {
-    /// Whether it is of one key, and has nothing in its line.
+    /// Whether the lane is of one key, and its line is empty.
     fn is_of_idle_key(&self) -> bool {
         let is_of_key = matches!(self.name.ordering, OrderingDomain::Key(_));
         is_of_key && !self.is_vacant && self.line.is_empty() && self.ready_at.is_none() && !self.touched

@@ -1,5 +1,5 @@
-//! A session's checkpoints: when one is made, and what becomes of it. The work itself is done beside the session
-//! (`checkpoint`), which only starts it and hears of its end.
+//! A session's checkpoints: when to make one, and what follows from its result. The work is done in a task of its own
+//! (`checkpoint`), which the session starts and whose end it notices.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,34 +16,35 @@ use crate::store::{CheckpointRow, ShardLease};
 use crate::timeline::checkpoint::{CheckpointError, Checkpoints, Job, Made};
 use crate::timeline::inquiry::INQUIRIES_MAX;
 
-/// Pause after a checkpoint that could not be made, unless they are made more often anyway.
+/// The pause after a checkpoint failed, unless they are made more often anyway.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// Where the result of an operator's wish goes: the checkpoint, or why there is none.
+/// The way for the answer to an operator: the checkpoint, or the reason why there is none.
 pub(in crate::timeline) type CheckpointReply = oneshot::Sender<Result<CheckpointRow, String>>;
 
-/// A shard's checkpoints, as long as this runtime owns it.
+/// The checkpoints that this owner makes of its shard.
 pub(in crate::timeline) struct Checkpointing {
     pub checkpoints: Arc<Checkpoints>,
-    /// Where copies of the index lie while they are uploaded.
+    /// The directory for copies of the index while they are uploaded.
     pub staging: PathBuf,
-    /// The newest one that counts.
+    /// The newest checkpoint that is recorded.
     pub newest: Option<CheckpointRow>,
-    /// Which one of this owner's is the next.
+    /// The number of this owner's next checkpoint.
     number: u64,
-    /// None is made by itself before this monotonic time.
+    /// The monotonic time before which no checkpoint is made unless an operator asks.
     due_from: Duration,
-    /// The index had written so many batches when the last one was begun.
+    /// Batches of the index when the last checkpoint was begun.
     copied_batches: u64,
+    /// Operators' requests for the next checkpoint.
     asked: Vec<CheckpointReply>,
     under_way: Option<UnderWay>,
-    /// Where what is under way is known of, should this end without waiting for it.
+    /// The tasks of the shard, which are waited for even if the session panics.
     tasks: TaskTracker,
     stop: CancellationToken,
     _stopping: DropGuard,
 }
 
-/// A checkpoint that is being made, and who waits for it.
+/// A checkpoint that is being made, and the requests that it answers.
 struct UnderWay {
     task: JoinHandle<Result<Made, CheckpointError>>,
     asked: Vec<CheckpointReply>,
@@ -74,12 +75,12 @@ impl Checkpointing {
         }
     }
 
-    /// An operator wants one now.
+    /// Takes an operator's request for a checkpoint now.
     pub(super) fn ask(&mut self, reply: CheckpointReply) {
         if self.asked.len() < INQUIRIES_MAX {
             self.asked.push(reply);
         } else {
-            // Whoever finds out that nobody listens does not need the answer.
+            // The operator may have given up waiting.
             let _ = reply.send(Err("too many ask for one at once".to_owned()));
         }
     }
@@ -102,25 +103,25 @@ impl Checkpointing {
         self.number += 1;
     }
 
-    /// Ends what is under way, and returns once nobody has the index open for it any more.
+    /// Stops the checkpoint that is being made, and returns once its task has let go of the index.
     pub(super) async fn end(&mut self) {
         self.stop.cancel();
         if let Some(UnderWay { task, .. }) = self.under_way.take() {
-            // What has not counted by now counts for nothing.
+            // A checkpoint that is not recorded by now never counts.
             let _ = task.await;
         }
     }
 }
 
-impl Session {
-    /// Whether there is something to do about checkpoints.
+impl Session<'_> {
+    /// Whether a checkpoint was made, or is to be made.
     pub(super) fn has_checkpoint_work(&self, now: Duration) -> bool {
         let (batches, has_disk) = (self.index.database().batches(), self.has_disk_for_checkpoints());
-        let wanted = self.caught_up && self.checkpointing.is_wanted(batches, now, has_disk);
+        let wanted = self.catching_up.is_done && self.checkpointing.is_wanted(batches, now, has_disk);
         self.checkpointing.is_done() || wanted
     }
 
-    /// Hears of the checkpoint that was made, or begins one.
+    /// Takes the result of a checkpoint, or begins one.
     pub(super) async fn take_checkpoint_turn(&mut self, lease: ShardLease) -> usize {
         if self.checkpointing.is_done()
             && let Some(UnderWay { task, asked }) = self.checkpointing.under_way.take()
@@ -143,12 +144,12 @@ impl Session {
     }
 
     fn conclude_checkpoint(&mut self, result: Result<Made, CheckpointError>, asked: Vec<CheckpointReply>) {
-        let (now, shard) = (self.parts.env.clock.monotonic(), self.parts.shard.0);
+        let (now, shard, signals) = (self.monotonic(), self.shard.id.0, &self.shard.signals);
         let every = self.checkpointing.checkpoints.every.unwrap_or(TRY_AGAIN);
         let answer = match result {
             Ok(Made { row, uploaded_bytes }) => {
                 self.checkpointing.due_from = now + every;
-                self.parts.signals.checkpoint_made(uploaded_bytes);
+                signals.checkpoint_made(uploaded_bytes);
                 let (applied, bytes) = (row.applied, row.bytes);
                 tracing::info!(shard, applied, bytes, uploaded_bytes, "a checkpoint of a shard was made");
                 self.checkpointing.newest = Some(row.clone());
@@ -156,15 +157,15 @@ impl Session {
             }
             Err(error) => {
                 self.checkpointing.due_from = now + every.min(TRY_AGAIN);
-                // What has changed since the last one that counts is in none.
+                // Changes since the last recorded checkpoint are in none.
                 self.checkpointing.copied_batches = 0;
-                self.parts.signals.checkpoint_failed();
+                signals.checkpoint_failed();
                 tracing::warn!(shard, %error, "a checkpoint of a shard cannot be made now");
                 Err(error.to_string())
             }
         };
         for reply in asked {
-            // Whoever no longer listens does not need the answer.
+            // The operator may have given up waiting.
             let _ = reply.send(answer.clone());
         }
     }

@@ -1,12 +1,14 @@
-//! Ending what has expired: the store ends it, and then the index lets it go.
+//! Expiry: the store ends messages that have expired, and then the index removes them.
 //!
-//! What the store does not end has moved, or this owner is none any more. So the index is told what the rows say, and
-//! nothing is taken out of it on the strength of a refusal: whoever has the shard next, here, goes on with this index.
+//! If the store does not end a message, the message has moved, or this host has lost the shard. So the index follows
+//! the message's row, and a refusal alone removes nothing from it: the next owner on this host continues with this
+//! index.
 
 use std::collections::HashMap;
 
+use super::time::TRY_AGAIN;
 use super::work::in_time;
-use super::{End, Look, Session, TRY_AGAIN};
+use super::{End, Session};
 use crate::lanes::WorkClass;
 use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState};
@@ -19,21 +21,27 @@ use crate::timeline::values::Entry;
 /// Messages that are expired together.
 pub(super) const EXPIRED_MAX: usize = 256;
 
-/// What becomes of one in the index.
+/// The fate of an expired message in the index.
 enum Fate {
-    /// It has ended, or moved: then the feed tells where to.
+    /// The message has ended, or moved; the feed tells where to.
     Gone,
-    /// It was admitted after all, by an admission that was taken for refused.
+    /// The message was admitted after all: the answer to its admission was lost.
     InFlight,
-    /// It stands as it did, and is tried again.
+    /// The message still waits, and is tried again.
     Stays,
+    /// The outcome of the message is uncertain: in an ordered lane, it holds the messages behind it.
+    Uncertain(Box<MessageEntry>),
 }
 
-impl Session {
-    /// Ends what has expired. Says how many it looked at.
+impl Session<'_> {
+    /// Ends messages that have expired. Returns how many it looked at.
     pub(super) async fn expire(&mut self, lease: ShardLease, now: Interval) -> Result<usize, End> {
         let found = self.index.expiring(now.earliest, EXPIRED_MAX)?;
-        self.expiry = if found.stopped_early { Look::Now } else { Look::At(found.next_at) };
+        if found.stopped_early {
+            self.expiry.look_again();
+        } else {
+            self.expiry.look_at(found.next_at);
+        }
         if found.items.is_empty() {
             return Ok(0);
         }
@@ -43,7 +51,7 @@ impl Session {
             entries.push(entry.ok_or(Broken::Torn { family: Family::Id })?);
         }
         let asked = self.end_expired(lease, &entries, now);
-        let fates = match in_time(self.parts.work.share(WorkClass::Expiry).turn_time, asked).await {
+        let fates = match in_time(self.around.work.share(WorkClass::Expiry).turn_time, asked).await {
             Ok(fates) => fates,
             Err(error) => {
                 tracing::warn!(%error, "messages cannot be expired now");
@@ -60,6 +68,10 @@ impl Session {
                 Fate::Gone => step.withdraw(entry)?,
                 Fate::InFlight => self.claims.take_over(&mut step, &mut self.schedule, entry)?,
                 Fate::Stays => {}
+                Fate::Uncertain(row) => {
+                    let lane = self.schedule.lane_of(&mut step, row, &self.following.destinations);
+                    self.claims.apply(&mut step, &mut self.schedule, row, lane)?;
+                }
             }
         }
         self.schedule.refresh(&mut step, now.earliest);
@@ -67,12 +79,12 @@ impl Session {
         Ok(entries.len())
     }
 
-    /// Has the store end them. Says what becomes of each.
+    /// Asks the store to end messages. Returns the fate of each.
     async fn end_expired(&self, lease: ShardLease, entries: &[Entry], now: Interval) -> Result<Vec<Fate>, StoreError> {
         let request = |entry: &Entry| AdmissionRequest { id: entry.id, generation: entry.generation };
-        let store = &self.parts.store;
+        let store = &self.around.store;
         let expired = store.expire(lease, entries.iter().map(request).collect(), now.earliest).await?;
-        self.parts.signals.expired(expired.iter().filter(|expired| **expired).count() as u64);
+        self.shard.signals.expired(expired.iter().filter(|expired| **expired).count() as u64);
         let refused = entries.iter().zip(&expired).filter(|(_, expired)| !**expired);
         let refused: Vec<MessageId> = refused.map(|(entry, _)| entry.id).collect();
         let rows = if refused.is_empty() { Vec::new() } else { store.message_entries(&refused).await? };
@@ -81,8 +93,8 @@ impl Session {
             Some(row) if !expired && (row.seq, row.generation) == (entry.seq, entry.generation) => match row.state {
                 MessageState::Scheduled | MessageState::RetryWait => Fate::Stays,
                 MessageState::Publishing => Fate::InFlight,
-                MessageState::Uncertain
-                | MessageState::Published
+                MessageState::Uncertain => Fate::Uncertain(Box::new(row.clone())),
+                MessageState::Published
                 | MessageState::HandedOff
                 | MessageState::Cancelled
                 | MessageState::Expired
@@ -94,7 +106,7 @@ impl Session {
     }
 
     fn try_to_expire_again(&mut self) {
-        self.expiry = Look::Now;
-        self.expire_from = self.parts.env.clock.monotonic() + TRY_AGAIN;
+        self.expiry.look_again();
+        self.expiry.put_off(self.monotonic() + TRY_AGAIN);
     }
 }

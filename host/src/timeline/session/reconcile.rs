@@ -1,25 +1,25 @@
-//! What an index that was found does not know: what its owner of then, or others after it, recorded about attempts.
+//! Reconciling an index that was found with the store: the index may lack what earlier owners recorded about attempts.
 //!
-//! The feed tells of messages and of commands. Admissions, outcomes and expiries are not in it: their row keeps its
-//! sequence number, and only the owner that recorded them has them in its index. A copy has none of those that came
-//! after it, whether it is a checkpoint or what this runtime kept of a shard that others had since; and after a power
-//! cut the owner's own index may have lost its last. One that was left in good order by the owner just before has them
-//! all.
+//! The feed tells of messages and commands. Admissions, outcomes and expiries are not in it: they leave the sequence
+//! number of their row as it is, and only the index of the owner that recorded them has them. An index lacks those that
+//! came after it, whether it is a checkpoint or was kept here while other hosts owned the shard; and a power cut may
+//! cost the owner's own index the last of them. An index that the owner just before left whole has all of them.
 //!
-//! Nothing is attempted before it is due. So an outcome can be missing only where a message was due: of a line in order
-//! of time, those that are eligible by now; of an ordered lane's line, its first ones, up to the first of which nothing
-//! is missing. These are compared with their rows when their lane is to be served (`compared`), in pages; the rest,
-//! however long the line, is not looked at. What has merely ended is no danger (its admission is refused); what waits
-//! for its next attempt, or for an operator, is.
+//! No message is attempted before it is due. So an outcome can be missing only for a message that was due: in a line in
+//! order of time, the messages that are eligible by now; in an ordered lane's line, the first ones, up to a message
+//! that stands as its row says. These are compared with their rows when their lane is to be served (`compared`), in
+//! pages; the rest of the line, however long, is not looked at. A message that has ended does no harm (its admission is
+//! refused); a message that waits for its next attempt, or for an operator, would.
 //!
-//! What was in flight has its own way (`recovery`), and so has what only waits to expire: the store says whether it
-//! does.
+//! Messages in flight are settled by `recovery`. Messages that only wait to expire need nothing: the store decides
+//! whether they do.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::time::TRY_AGAIN;
 use super::work::in_time;
-use super::{End, Session, TRY_AGAIN};
+use super::{End, Session};
 use crate::lanes::WorkClass;
 use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState};
@@ -30,32 +30,31 @@ use crate::timeline::values::Entry;
 
 /// Messages whose rows are read together.
 pub(super) const COMPARED_MAX: usize = 256;
-/// Those of one ordered lane in a page: mostly, nothing is missing of the first.
+/// Messages of one ordered lane in a page. Mostly the first one stands as its row says.
 const ORDERED_ROWS_MAX: usize = 4;
-/// How much later than now a message may be eligible and is compared all the same: other owners' clocks may have been
-/// ahead.
+/// The time from now within which eligible messages are compared as well: other owners' clocks may have been ahead.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// The next of a line that are compared.
+/// The next part of a line to be compared.
 struct Part {
     number: LaneNumber,
     ordered: bool,
     entries: Vec<Entry>,
-    /// Whether nobody stands behind them of whom anything may be missing.
+    /// Whether the rest of the line needs no comparison.
     is_last: bool,
 }
 
-/// What the rows of a page say.
+/// The differences between a page of entries and their rows.
 #[derive(Default)]
 struct Differences {
     changed: Vec<MessageEntry>,
     gone: Vec<Entry>,
 }
 
-impl Session {
-    /// Finds out which lines may not stand as their rows say.
+impl Session<'_> {
+    /// Finds the lines that may not stand as their rows say.
     pub(in crate::timeline) async fn begin_comparing(&mut self) -> Result<(), End> {
-        let until = self.parts.env.now().max(self.database_now().await?) + AHEAD_MAX;
+        let until = self.around.env.now().max(self.database_now().await?) + AHEAD_MAX;
         let may_differ = self.index.lanes().iter().map(|lane| {
             let by_now = lane.eligible_from().is_some_and(|from| from <= until);
             lane.pending() > 0 && (lane.name.ordering.is_ordered() || by_now)
@@ -64,12 +63,13 @@ impl Session {
         Ok(())
     }
 
-    /// Whether somebody waits for a line to be compared.
+    /// Whether a lane waits for its line to be compared.
     pub(super) fn is_comparison_due(&self, monotonic: Duration) -> bool {
-        self.schedule.compared.is_wanted() && monotonic >= self.compare_from
+        self.schedule.compared.is_wanted() && monotonic >= self.ask_from.compare
     }
 
-    /// Compares a page of what is wanted, and brings in what the index does not know. Says how many it looked at.
+    /// Compares a page of the wanted lines with their rows, and corrects the index. Returns how many entries it looked
+    /// at.
     pub(super) async fn compare(&mut self) -> Result<usize, End> {
         let mut parts = Vec::new();
         let mut room = COMPARED_MAX;
@@ -77,22 +77,22 @@ impl Session {
             && let Some((number, after)) = self.schedule.compared.next()
         {
             let part = self.part_of(number, after, room)?;
-            // A lane costs something also if nobody is to be compared in it.
+            // A lane costs something also if none of its entries is to be compared.
             room -= part.entries.len().clamp(1, room);
             parts.push(part);
         }
         let ids: Vec<MessageId> = parts.iter().flat_map(|part| &part.entries).map(|entry| entry.id).collect();
-        let turn_time = self.parts.work.share(WorkClass::OutcomeAndControl).turn_time;
-        let rows = match in_time(turn_time, self.parts.store.message_entries(&ids)).await {
+        let turn_time = self.around.work.share(WorkClass::OutcomeAndControl).turn_time;
+        let rows = match in_time(turn_time, self.around.store.message_entries(&ids)).await {
             Ok(rows) => rows,
             Err(error) => {
                 tracing::warn!(%error, "what waits cannot be compared with its rows now");
                 parts.iter().for_each(|part| self.schedule.compared.want(part.number));
-                self.compare_from = self.parts.env.clock.monotonic() + TRY_AGAIN;
+                self.ask_from.compare = self.monotonic() + TRY_AGAIN;
                 return Ok(COMPARED_MAX - room);
             }
         };
-        self.rows_read += rows.len() as u64;
+        self.catching_up.rows_read += rows.len() as u64;
         let mut rows: HashMap<MessageId, MessageEntry> = rows.into_iter().map(|row| (row.id, row)).collect();
         let mut differences = Differences::default();
         for part in &parts {
@@ -102,9 +102,9 @@ impl Session {
         Ok(COMPARED_MAX - room)
     }
 
-    /// The next of a line that may have been attempted.
+    /// The next entries of a line that may have been attempted.
     fn part_of(&self, number: LaneNumber, after: Option<Position>, room: usize) -> Result<Part, End> {
-        let ordered = self.index.lanes()[number.0 as usize].name.ordering.is_ordered();
+        let ordered = self.index.lane(number).name.ordering.is_ordered();
         let rows_max = if ordered { room.min(ORDERED_ROWS_MAX) } else { room };
         let mut entries = self.index.line_behind(number, after, rows_max)?;
         if !ordered {
@@ -115,7 +115,7 @@ impl Session {
         Ok(Part { number, ordered, is_last: entries.len() < rows_max, entries })
     }
 
-    /// Compares a part of a line with its rows, and decides how far the line is known by that.
+    /// Compares a part of a line with its rows, and decides how far the line is known then.
     fn take_in(&mut self, part: &Part, rows: &mut HashMap<MessageId, MessageEntry>, differences: &mut Differences) {
         let mut all_differ = true;
         for entry in &part.entries {
@@ -123,7 +123,7 @@ impl Session {
                 None => differences.gone.push(*entry),
                 // The feed is about to tell of it.
                 Some(row) if row.seq > self.index.applied() => {}
-                // Its admission is refused, and then it is asked what became of it.
+                // Its admission will be refused, and then the store is asked about it.
                 Some(row) if row.state == MessageState::Publishing => all_differ = false,
                 Some(row) if self.stands_as(entry, &row) => all_differ = false,
                 Some(row) => differences.changed.push(row),
@@ -154,15 +154,15 @@ impl Session {
 
     /// Whether a message stands in its line as its row says.
     fn stands_as(&self, entry: &Entry, row: &MessageEntry) -> bool {
-        let name = &self.index.lanes()[entry.lane.0 as usize].name;
+        let name = &self.index.lane(entry.lane).name;
         Entry::standing(row, entry.lane, name).as_ref() == Some(entry)
     }
 
     async fn database_now(&self) -> Result<Timestamp, End> {
-        if !self.parts.store.keeps_time() {
-            return Ok(self.parts.env.now());
+        if !self.around.store.keeps_time() {
+            return Ok(self.around.env.now());
         }
-        let time = self.parts.store.database_time(&*self.parts.env.clock).await.map_err(End::Store)?;
+        let time = self.around.store.database_time(&*self.around.env.clock).await.map_err(End::Store)?;
         Ok(time.now + (time.answered - time.asked))
     }
 }

@@ -1,4 +1,4 @@
-//! What a session tells: answers to inquiries, and gauges.
+//! A session's answers to inquiries, and its gauges.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{End, Session};
 use crate::lanes::{Circuit, Held, WorkClass};
+use crate::model::ids::MessageId;
 use crate::model::message::{MessageEntry, MessageState};
 use crate::model::time::Timestamp;
 use crate::timeline::database::Broken;
@@ -14,31 +15,37 @@ use crate::timeline::inquiry::{INQUIRIES_MAX, Inquiry, LaneView, ShardView, Work
 use crate::timeline::keys::LaneNumber;
 use crate::timeline::signals::LaneSums;
 
-/// Gauges are set this often, at the most.
+/// The pause between two reports to the gauges.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Lanes and answers that a turn has room for.
+/// Lanes and answers in one turn.
 pub(super) const TOLD_MAX: usize = 1_024;
 
-/// What is being told, over several turns if there are many lanes.
+/// Answers and sums that are being made, over several turns if there are many lanes.
 #[derive(Default)]
 pub(super) struct Telling {
+    /// Inquiries that wait for the views of all lanes.
     looks: Vec<oneshot::Sender<(ShardView, Vec<LaneView>)>>,
-    /// The lanes so far, for all of `looks`.
+    /// The views so far, for all of `looks`.
     views: Vec<LaneView>,
+    /// The lane to view next.
     looked_at: LaneNumber,
+    /// The sums so far, for the gauges.
     sums: Option<LaneSums>,
+    /// The lane to sum next.
     summed: LaneNumber,
+    /// The monotonic time before which the gauges are not reported again.
+    report_from: Duration,
 }
 
-impl Session {
-    /// Whether there is something to tell, beside new inquiries.
+impl Session<'_> {
+    /// Whether there is something to tell, apart from new inquiries.
     pub(super) fn has_to_tell(&self, monotonic: Duration) -> bool {
-        !self.telling.looks.is_empty() || self.telling.sums.is_some() || monotonic >= self.report_from
+        !self.telling.looks.is_empty() || self.telling.sums.is_some() || monotonic >= self.telling.report_from
     }
 
-    /// Answers those who have asked since the last time, and goes on with answers and gauges that are of all lanes.
-    /// Returns how many answers and lanes that was.
+    /// Answers new inquiries, and goes on with answers and gauges that are of all lanes. Returns how many answers and
+    /// lanes that are.
     pub(super) fn tell(&mut self) -> Result<usize, End> {
         let mut told = self.answer()?;
         told += self.look_on(TOLD_MAX - told);
@@ -48,15 +55,15 @@ impl Session {
     fn answer(&mut self) -> Result<usize, End> {
         let mut answers = 0;
         while answers < INQUIRIES_MAX
-            && let Some(inquiry) = self.inquiry.take().or_else(|| self.inquiries.try_recv().ok())
+            && let Some(inquiry) = self.inbox.take_inquiry()
         {
             answers += 1;
-            // Whoever no longer listens does not need the answer.
+            // The asker may have given up waiting.
             match inquiry {
                 Inquiry::Look(reply) if self.telling.looked_at == LaneNumber(0) => self.telling.looks.push(reply),
-                // Those before it have seen a part already. It is asked again with the next.
+                // Earlier inquiries have seen a part of the lanes already. This one is taken after them.
                 Inquiry::Look(reply) => {
-                    self.inquiry = Some(Inquiry::Look(reply));
+                    self.inbox.put_back(Inquiry::Look(reply));
                     break;
                 }
                 Inquiry::Checkpoint(reply) => self.checkpointing.ask(reply),
@@ -66,7 +73,7 @@ impl Session {
         Ok(answers)
     }
 
-    /// Looks at more lanes, `lanes_max` at the most, for those who asked for all.
+    /// Views more lanes, `lanes_max` at the most, for inquiries about all of them.
     fn look_on(&mut self, lanes_max: usize) -> usize {
         if self.telling.looks.is_empty() {
             return 0;
@@ -82,7 +89,7 @@ impl Session {
             return looked;
         }
         for reply in std::mem::take(&mut self.telling.looks) {
-            // Whoever no longer listens does not need the answer.
+            // The asker may have given up waiting.
             let _ = reply.send((self.view(), views.clone()));
         }
         looked
@@ -90,8 +97,8 @@ impl Session {
 
     /// Sums up more lanes, `lanes_max` at the most, and shows the sums when they are of all.
     fn sum_on(&mut self, lanes_max: usize) -> usize {
-        let monotonic = self.parts.env.clock.monotonic();
-        if self.telling.sums.is_none() && monotonic < self.report_from {
+        let monotonic = self.monotonic();
+        if self.telling.sums.is_none() && monotonic < self.telling.report_from {
             return 0;
         }
         let now = self.now();
@@ -103,29 +110,29 @@ impl Session {
         if next.is_some() {
             self.telling.sums = Some(sums);
         } else {
-            self.report_from = monotonic + REPORT_EVERY;
-            if let Some(lease) = self.lease {
-                self.parts.publisher.recall_late(lease);
+            self.telling.report_from = monotonic + REPORT_EVERY;
+            if let Some(lease) = self.tenure.lease() {
+                self.around.publisher.recall_late(lease);
             }
-            self.parts.signals.lanes(sums);
+            self.shard.signals.lanes(sums);
             self.report(now);
         }
         looked
     }
 
-    /// Shows what is of the shard as a whole.
+    /// Reports the gauges of the shard as a whole.
     fn report(&self, now: Timestamp) {
         let oldest = self.claims.oldest_unresolved().map_or(Duration::ZERO, |since| now.since(since));
-        let signals = &self.parts.signals;
+        let signals = &self.shard.signals;
         signals.clock_gated(self.held == Some(Held::ClockGated));
         signals.capacity(self.held == Some(Held::Capacity), self.claims.unresolved(), oldest);
         signals.pressing(&self.pressing.supply, &self.pressing.figures);
         let newest = self.checkpointing.newest.as_ref();
-        signals.newest_checkpoint(newest.map(|row| (self.parts.env.now().since(row.created_at), row.bytes)));
+        signals.newest_checkpoint(newest.map(|row| (self.around.env.now().since(row.created_at), row.bytes)));
     }
 
-    /// Calls `look` with each lane that is somebody's, of `lanes_max` from number `from` on. Says how many that were,
-    /// and where to go on, if there are more.
+    /// Calls `look` with each lane in use, of `lanes_max` from number `from` on. Returns how many lanes that are, and
+    /// the next one, if there are more.
     fn each_lane(
         &self,
         from: LaneNumber,
@@ -133,11 +140,12 @@ impl Session {
         mut look: impl FnMut(&Self, LaneNumber, &Lane),
     ) -> (usize, Option<LaneNumber>) {
         let mut looked = 0;
-        for (number, lane) in (from.0..).map(LaneNumber).zip(self.index.lanes().iter().skip(from.0 as usize)) {
+        for number in self.index.lane_numbers_from(from) {
             if looked == lanes_max {
                 return (looked, Some(number));
             }
             looked += 1;
+            let lane = self.index.lane(number);
             if !lane.is_vacant {
                 look(self, number, lane);
             }
@@ -148,16 +156,16 @@ impl Session {
     fn view(&self) -> ShardView {
         let lanes = self.index.lanes();
         ShardView {
-            shard: self.parts.shard,
+            shard: self.shard.id,
             applied: self.index.applied(),
-            lag: self.behind,
+            lag: self.catching_up.behind,
             pending: lanes.iter().map(|lane| lane.pending()).sum(),
             in_flight: self.claims.with_publisher() as u64 + self.claims.unresolved() as u64,
             lanes: lanes.iter().filter(|lane| !lane.is_vacant).count() as u64,
             held: self.held,
             pressing: self.pressing.supply.pressing().collect(),
-            restored: self.restored,
-            rows_read: self.rows_read,
+            restored: self.catching_up.restored,
+            rows_read: self.catching_up.rows_read,
             waits: WorkClass::ALL.map(|class| WorkWait {
                 class,
                 longest: self.work.longest_wait(class),
@@ -167,11 +175,11 @@ impl Session {
     }
 
     fn lane_view(&self, number: LaneNumber, lane: &Lane, now: Timestamp) -> LaneView {
-        let (destination, circuit) = (&self.schedule.lanes()[number.0 as usize], self.schedule.circuit(number));
+        let (destination, circuit) = (self.schedule.lane(number), self.schedule.circuit(number));
         let behind_head = lane.waits_for_its_head().then_some(Held::OrderingHead);
         LaneView {
             name: lane.name.clone(),
-            shard: self.parts.shard,
+            shard: self.shard.id,
             gate: destination.gate(),
             circuit: circuit.as_str(),
             circuit_until: match circuit {
@@ -187,7 +195,7 @@ impl Session {
         }
     }
 
-    /// The first reason that holds against a message.
+    /// The first reason that holds a message back.
     fn why(&mut self, message: &MessageEntry) -> Result<Held, Broken> {
         let now = self.now();
         let known = match self.index.entry(message.id)? {
@@ -196,7 +204,7 @@ impl Session {
             Some(known) => known,
         };
         if self.claims.has(&known.claim_key()) {
-            // It waits for its admission, or to be found out about, and for nothing that stands before it.
+            // The message waits for its admission, or for the store's answer about it, and for no other message.
             return Ok(self.held.unwrap_or(Held::Capacity));
         }
         let lane = self.schedule.held(known.lane, now);
@@ -212,7 +220,7 @@ impl Session {
         Ok(reasons.into_iter().flatten().min().expect("the last one always holds"))
     }
 
-    fn head_of(&mut self, lane: LaneNumber) -> Result<Option<crate::model::ids::MessageId>, Broken> {
+    fn head_of(&mut self, lane: LaneNumber) -> Result<Option<MessageId>, Broken> {
         Ok(self.index.head(lane)?.map(|head| head.id))
     }
 }

@@ -1,98 +1,82 @@
-//! How an owner comes by its shard's index: its own, a checkpoint, or one that is built from the store's rows; and what
-//! becomes of one that is of no use.
+//! Opening a shard's index: the one on this disk, a checkpoint, or a new one that is built from the store's rows; and
+//! getting rid of an index that cannot be used.
+
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Shard;
+use crate::model::destination::Destinations;
 use crate::store::ShardLease;
 use crate::timeline::checkpoint::Refused;
 use crate::timeline::database::{Broken, Database};
 use crate::timeline::index::{Index, Owner, Unusable};
-use crate::timeline::inquiry::INQUIRIES_MAX;
 use crate::timeline::lease::Holding;
 use crate::timeline::quarantine;
-use crate::timeline::session::{Checkpointing, End, Followed, Parts, Restored, RestoredFrom, Session};
-use crate::timeline::signals::Signals;
-use crate::timeline::source::{self, Source};
+use crate::timeline::session::{Checkpointing, End, Following, Inbox, Restored, RestoredFrom, Session, Tenure};
+use crate::timeline::source::{Page, Source};
+use crate::timeline::surroundings::Surroundings;
 
-use std::sync::Arc;
-
-/// Checkpoints that are tried, the newest first, before the index is built from the store's rows.
+/// Checkpoints that are tried, newest first, before the index is built from the store's rows.
 const CHECKPOINTS_TRIED_MAX: usize = 3;
 
-/// Where copies of the index lie, beside it.
+/// The suffix of the directory for copies of the index, beside it.
 const STAGING: &str = "copy";
 
 impl Shard {
-    /// A session that knows all there is to know but for the feed, and what reads that.
+    /// Opens the index and settles what was left without an outcome. The session that comes of it lacks nothing but the
+    /// feed.
     pub(super) async fn restore(
         &self,
         lease: ShardLease,
         held: watch::Receiver<Holding>,
-        signals: &Arc<Signals>,
         stop: &CancellationToken,
-    ) -> Result<(Session, Source, mpsc::Sender<source::Page>), End> {
-        let feed_end = self.store.feed_end(self.id).await.map_err(End::Store)?;
-        // Lanes are told apart, opened and served by the same ones.
-        let destinations = Followed::begin(self.destinations.clone());
-        let ordering = destinations.now.ordering_fingerprint();
-        let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
+    ) -> Result<(Session<'_>, Source, mpsc::Sender<Page>), End> {
+        let Surroundings { store, checkpoints, options, env, .. } = &*self.around;
+        let feed_end = store.feed_end(self.id).await.map_err(End::Store)?;
+        // The same destinations tell lanes apart, open them, and serve them.
+        let following = Following::begin(self.watched.clone());
+        let destinations = &following.destinations;
+        let owner = Owner { shard: self.id, epoch: lease.epoch };
         let restored = tokio::select! {
-            restored = self.open(lease, owner, feed_end, signals) => restored?,
+            restored = self.open(lease, owner, destinations, feed_end) => restored?,
             () = stop.cancelled() => return Err(End::Stopped),
         };
         let from = restored.from;
         let is_known = from == RestoredFrom::Store || restored.index.is_whole();
         let after = restored.index.applied();
-        let newest = self.checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
+        let newest = checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
         let checkpointing = Checkpointing::new(
-            Arc::clone(&self.checkpoints),
+            Arc::clone(checkpoints),
             self.path.with_extension(STAGING),
             newest,
-            self.env.clock.monotonic(),
+            env.clock.monotonic(),
             self.remains.tasks.clone(),
         );
-        let (pages_in, pages) = mpsc::channel(source::PAGES_MAX);
-        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
-        let parts = self.parts(destinations, signals);
-        let mut session = Session::new(parts, held, restored, checkpointing, pages, inquiries, self.wake.clone())?;
-        self.inquiries.send_replace(Some(ask));
-        // It waits for a clock that can be trusted.
+        let (inbox, pages, inquiries) = Inbox::open(options.claimed_max);
+        let mut session = Session::new(self, Tenure::begin(held), following, restored, checkpointing, inbox)?;
+        self.status.set_inquiries(Some(inquiries));
+        // The session waits here for a clock that can be trusted.
         tokio::select! {
             recovered = session.recover(lease, !is_known) => recovered?,
             () = stop.cancelled() => return Err(End::Stopped),
         }
         session.own(lease)?;
         let rebuild_through = if from == RestoredFrom::Store { feed_end } else { 0 };
-        let source = Source { store: self.store.clone(), shard: self.id, after, rebuild_through, poll: self.poll };
-        Ok((session, source, pages_in))
+        let source = Source { store: store.clone(), shard: self.id, after, rebuild_through, poll: options.poll };
+        Ok((session, source, pages))
     }
 
-    fn parts(&self, destinations: Followed, signals: &Arc<Signals>) -> Parts {
-        Parts {
-            shard: self.id,
-            destinations,
-            gates: self.gates.clone(),
-            store: self.store.clone(),
-            publisher: self.publisher.clone(),
-            env: self.env.clone(),
-            signals: signals.clone(),
-            active: self.active.clone(),
-            claimed_max: self.claimed_max,
-            weights: self.weights.clone(),
-            work: self.work,
-            supply: self.supply.clone(),
-            time: self.time.clone(),
-            clock_uncertainty_max: self.clock_uncertainty_max,
-            poll: self.poll,
-            remains: self.remains.clone(),
-        }
-    }
-
-    async fn open(&self, lease: ShardLease, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Restored, End> {
-        let found = || Index::open(&self.path, &self.memory, owner, feed_end);
-        // How far the index is that is let go for a checkpoint.
+    async fn open(
+        &self,
+        lease: ShardLease,
+        owner: Owner,
+        destinations: &Destinations,
+        feed_end: u64,
+    ) -> Result<Restored, End> {
+        let found = || self.open_in_order(owner, destinations, feed_end);
+        // The last change in an index that is passed over for a checkpoint.
         let mut kept = None;
         let reason = match found() {
             Ok(index) => {
@@ -105,45 +89,56 @@ impl Shard {
             Err(reason) => reason,
         };
         if reason == Unusable::Torn {
-            self.set_aside(lease, signals).await;
+            self.set_aside(lease).await;
         }
         // The very first start finds no index and no messages either: there is nothing to restore.
         if feed_end > 0 {
-            signals.rebuilt(reason);
+            self.signals.rebuilt(reason);
             let reason = reason.as_str();
             tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index must be restored");
-            if let Some(index) = self.open_checkpoint(owner, feed_end, signals).await? {
-                signals.restored(RestoredFrom::Checkpoint);
+            if let Some(index) = self.open_checkpoint(owner, destinations, feed_end).await? {
+                self.signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });
             }
-            // What was found, and is older than a checkpoint that cannot be had, is better than none.
+            // An index that is older than a checkpoint which cannot be opened is better than none.
             if kept.is_some()
                 && let Ok(index) = found()
                 && Some(index.applied()) == kept
             {
                 return Ok(Restored { index, from: RestoredFrom::Here });
             }
-            signals.restored(RestoredFrom::Store);
+            self.signals.restored(RestoredFrom::Store);
         }
-        let index = Index::create(&self.path, &self.memory, owner)?;
+        let index = Index::create(&self.path, &self.around.memory, owner)?;
         Ok(Restored { index, from: RestoredFrom::Store })
     }
 
-    /// Whether no checkpoint has more than an index that was found. Only one that others made could.
+    /// Opens the index in which messages stand in the lanes that they belong in.
+    fn open_in_order(&self, owner: Owner, destinations: &Destinations, feed_end: u64) -> Result<Index, Unusable> {
+        let index = Index::open(&self.path, &self.around.memory, owner, feed_end)?;
+        if index.is_reordered(destinations)? { Err(Unusable::OtherOrdering) } else { Ok(index) }
+    }
+
+    /// Whether no checkpoint has more than an index that was found. Only other owners' checkpoints could.
     async fn is_newest(&self, index: &Index, owner: Owner) -> Result<bool, End> {
         if index.is_of_owner_before(owner.epoch) {
             return Ok(true);
         }
-        let newest = self.checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
+        let newest = self.around.checkpoints.of(self.id).await.map_err(End::Store)?.into_iter().next();
         Ok(newest.is_none_or(|row| row.applied <= index.applied()))
     }
 
-    /// The newest checkpoint that can be gone on from.
-    async fn open_checkpoint(&self, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Option<Index>, End> {
-        let rows = self.checkpoints.of(self.id).await.map_err(End::Store)?;
+    /// Opens the newest checkpoint that can be used.
+    async fn open_checkpoint(
+        &self,
+        owner: Owner,
+        destinations: &Destinations,
+        feed_end: u64,
+    ) -> Result<Option<Index>, End> {
+        let rows = self.around.checkpoints.of(self.id).await.map_err(End::Store)?;
         for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
-            let refused = match self.checkpoints.fetch(row, owner.ordering, &self.path).await {
-                Ok(()) => match Index::open(&self.path, &self.memory, owner, feed_end) {
+            let refused = match self.around.checkpoints.fetch(row, &self.path).await {
+                Ok(()) => match self.open_in_order(owner, destinations, feed_end) {
                     Ok(index) if index.applied() >= row.applied => {
                         let applied = index.applied();
                         tracing::info!(shard = self.id.0, applied, bytes = row.bytes, "a checkpoint was restored");
@@ -154,36 +149,36 @@ impl Shard {
                 },
                 Err(refused) => refused.as_str(),
             };
-            signals.checkpoint_refused(refused);
+            self.signals.checkpoint_refused(refused);
             let (epoch, number) = (row.epoch, row.number);
             tracing::error!(shard = self.id.0, epoch, number, reason = refused, "a checkpoint of a shard is not used");
         }
         Ok(None)
     }
 
-    /// What becomes of an index that broke.
-    pub(super) async fn discard(&self, lease: ShardLease, broken: &Broken, signals: &Signals) {
+    /// Removes an index that broke, or sets it aside if it is torn.
+    pub(super) async fn discard(&self, lease: ShardLease, broken: &Broken) {
         if broken.is_torn() {
-            return self.set_aside(lease, signals).await;
+            return self.set_aside(lease).await;
         }
         if let Err(error) = Database::destroy(&self.path) {
             tracing::error!(shard = self.id.0, %error, "a broken index cannot be removed");
         }
     }
 
-    /// Sets a torn index aside. Checkpoints may have been made of what is torn in it: none of them counts any more, and
-    /// the index is built from the store's rows.
-    async fn set_aside(&self, lease: ShardLease, signals: &Signals) {
+    /// Sets a torn index aside and forgets the shard's checkpoints, which may be copies of the torn part. The next
+    /// index is built from the store's rows.
+    async fn set_aside(&self, lease: ShardLease) {
         match quarantine::set_aside(self.id, &self.path, lease.epoch) {
             Ok(None) => return,
             Ok(Some(path)) => {
-                signals.quarantined();
+                self.signals.quarantined();
                 let path = path.display();
                 tracing::error!(shard = self.id.0, %path, "a shard's index is torn, and was set aside");
             }
             Err(error) => tracing::error!(shard = self.id.0, %error, "a torn index cannot be set aside"),
         }
-        if let Err(error) = self.store.forget_checkpoints(lease).await {
+        if let Err(error) = self.around.store.forget_checkpoints(lease).await {
             tracing::warn!(shard = self.id.0, %error, "checkpoints of a torn index cannot be forgotten now");
         }
     }

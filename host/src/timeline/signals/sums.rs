@@ -1,4 +1,4 @@
-//! What the lanes of a shard come to together, summed up lane by lane.
+//! Sums over the lanes of a shard.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,16 +13,23 @@ use crate::timeline::schedule::{OutletNumber, Schedule};
 /// Sums over lanes.
 #[derive(Debug)]
 pub(in crate::timeline) struct LaneSums {
-    /// By outlet: those of one tenant to one destination together.
+    /// The sums of outlets: the lanes of one namespace to one destination.
     named: BTreeMap<OutletNumber, Named>,
     other: Option<Waiting>,
-    pub(super) reasons: BTreeMap<Held, u32>,
+    pub(super) reasons: BTreeMap<Held, HeldBack>,
     pub(super) circuits: BTreeMap<&'static str, u32>,
-    /// Since when the lane has failed that has done so for the longest.
+    /// The longest time that a lane has had nothing but failures.
     failing_for: Duration,
 }
 
-/// What waits and what is in flight.
+/// Lanes against which one reason stands first, and the messages in their lines, due or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HeldBack {
+    pub lanes: u32,
+    pub messages: u64,
+}
+
+/// Messages that wait, and messages in flight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Waiting {
     pub pending: u64,
@@ -41,7 +48,7 @@ impl Default for LaneSums {
         Self {
             named: BTreeMap::new(),
             other: None,
-            reasons: Held::ALL.into_iter().map(|reason| (reason, 0)).collect(),
+            reasons: Held::ALL.into_iter().map(|reason| (reason, HeldBack::default())).collect(),
             circuits: Circuit::WORDS.into_iter().map(|word| (word, 0)).collect(),
             failing_for: Duration::ZERO,
         }
@@ -49,7 +56,7 @@ impl Default for LaneSums {
 }
 
 impl LaneSums {
-    /// A lane more. `held` is what stands against all of the shard's.
+    /// Adds a lane. `held` is the reason why the whole shard sends nothing, if so.
     pub(in crate::timeline) fn add(
         &mut self,
         number: LaneNumber,
@@ -59,20 +66,23 @@ impl LaneSums {
         now: Timestamp,
     ) {
         *self.circuits.entry(schedule.circuit(number).as_str()).or_default() += 1;
-        // Whoever stands behind such a head may be due for long.
+        // A message behind such a head may have been due for long.
         let behind = (lane.waits_for_its_head() && lane.pending() > 1).then_some(Held::OrderingHead);
         let backs_off = lane.head_backs_off(now).then_some(Held::RetryBackoff);
         let is_eligible = lane.eligible_from().is_some_and(|from| from <= now);
         if is_eligible || behind.is_some() || backs_off.is_some() {
             let reasons = [schedule.held(number, now), behind, held, backs_off, Some(Held::Fairness)];
-            *self.reasons.entry(reasons.into_iter().flatten().min().unwrap_or(Held::Fairness)).or_default() += 1;
+            let first = reasons.into_iter().flatten().min().unwrap_or(Held::Fairness);
+            let of_reason = self.reasons.entry(first).or_default();
+            of_reason.lanes += 1;
+            of_reason.messages += lane.pending();
         }
         if let Some(since) = schedule.failing_since(number) {
             self.failing_for = self.failing_for.max(now.since(since));
         }
         let waiting = self.waiting_of(schedule.outlet_of(number), lane);
         waiting.pending += lane.pending();
-        waiting.in_flight += schedule.lanes()[number.0 as usize].in_flight_messages();
+        waiting.in_flight += schedule.lane(number).in_flight_messages();
     }
 
     fn waiting_of(&mut self, outlet: OutletNumber, lane: &Lane) -> &mut Waiting {
@@ -87,12 +97,12 @@ impl LaneSums {
         &mut named.waiting
     }
 
-    /// For how long the lane has failed that has done so for the longest.
+    /// The longest time that a lane has had nothing but failures.
     pub(super) fn failing_for(&self) -> Duration {
         self.failing_for
     }
 
-    /// By tenant and destination; those that are not told apart are `other`.
+    /// The sums by namespace and destination; those that are not told apart are `other`.
     pub(super) fn waiting(&self) -> BTreeMap<(&str, &str), Waiting> {
         let named = self.named.values().map(|named| {
             let Named { namespace, destination, waiting } = named;

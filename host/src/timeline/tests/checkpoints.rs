@@ -8,21 +8,21 @@ use crate::model::message::AfterAttempt;
 use crate::store::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, ShardLease};
 use crate::timeline::fuse::{self, Side};
 
-const SHARD: ShardId = ShardId(0);
+pub(super) const SHARD: ShardId = ShardId(0);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn shard_path(world: &World) -> PathBuf {
+pub(super) fn shard_path(world: &World) -> PathBuf {
     world.shared.directory.path().join("timeline/shard-00000")
 }
 
-async fn make_checkpoint(running: &Running) -> CheckpointRow {
+pub(super) async fn make_checkpoint(running: &Running) -> CheckpointRow {
     match running.timeline.checkpoint(SHARD).await {
         Asked::Made(row) => row,
         other => panic!("{other:?}"),
     }
 }
 
-async fn view(running: &Running) -> ShardView {
+pub(super) async fn view(running: &Running) -> ShardView {
     loop {
         if let Some((view, _)) = running.timeline.look().await.pop() {
             return view;

@@ -177,6 +177,89 @@ async fn what_is_set_survives_a_restart_and_the_index_is_gone_on_with() {
     running.stop().await;
 }
 
+// LAN-2, LAN-5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_hangs_stops_nobody_else_while_an_index_is_to_be_built_again() {
+    let mut world = World::new().await;
+    let running = world.start().await;
+    let held = world.emit_one("hold", world.now()).await;
+    world.receiver.until_held(1).await;
+    let line = world.emit(["a", "a"].map(|key| world.keyed("line", key)).into()).await;
+    world.until_why_is(&running, line[0], Held::Capability).await;
+    let epoch = world.store.shards().await.unwrap()[0].epoch;
+    world.set("line", "ok", json!({"ordering": "exact"})).await;
+    until(async || running.timeline.can_call(&"line".parse().unwrap())).await;
+    // Those whose order is another now wait for that; all others are served, but for the one that hangs.
+    for _ in 0..3 {
+        world.barrier().await;
+    }
+    until(async || {
+        let lanes = running.timeline.look().await.into_iter().flat_map(|(_, lanes)| lanes);
+        let mut of_it = lanes.filter(|lane| lane.name.destination.as_str() == "hold");
+        of_it.all(|lane| lane.held == Some(Held::Recovering))
+    })
+    .await;
+    let second = world.emit_one("hold", world.now()).await;
+    world.barrier().await;
+    assert_eq!(
+        (world.receiver.held(), world.entry(second).await.attempt),
+        (Some(1), 0),
+        "it waits for the next session"
+    );
+    assert_eq!(world.store.shards().await.unwrap()[0].epoch, epoch);
+    world.receiver.let_go();
+    let mut arrived = Vec::new();
+    while arrived.len() < 4 {
+        tokio::select! {
+            id = world.receiver.next() => arrived.push(id),
+            () = env::sleep(Duration::from_millis(20)) => running.advance(SECOND / 20),
+        }
+    }
+    assert!(arrived.contains(&held) && arrived.contains(&second));
+    arrived.retain(|id| line.contains(id));
+    assert_eq!(arrived, line, "in order");
+    running.stop().await;
+}
+
+// LAN-5, TL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_concerns_no_message_leaves_indexes_and_checkpoints_as_they_are() {
+    let mut world = World::new().await;
+    world.set("line", "ok", json!({"ordering": "hashed", "ordering_domains": 2})).await;
+    let running = world.start().await;
+    let id = world.emit(vec![NewMessage { due_at: world.now() + 60 * SECOND, ..world.keyed("line", "a") }]).await[0];
+    until(async || running.lanes_to("line").await.len() == 1).await;
+    let epoch = world.store.shards().await.unwrap()[0].epoch;
+    world.set("other", "ok", json!({"ordering": "exact"})).await;
+    until(async || running.timeline.can_call(&"other".parse().unwrap())).await;
+    world.barrier().await;
+    assert_eq!(world.store.shards().await.unwrap()[0].epoch, epoch, "the session goes on");
+    super::checkpoints::make_checkpoint(&running).await;
+    running.stop().await;
+
+    world.set("second", "ok", json!({"ordering": "exact"})).await;
+    let running = world.start().await;
+    let (shard, _) = running.timeline.look().await.remove(0);
+    assert_eq!((shard.restored, shard.rows_read, shard.pending), (RestoredFrom::Here, 0, 1));
+    running.stop().await;
+
+    std::fs::remove_dir_all(super::checkpoints::shard_path(&world)).unwrap();
+    world.set("third", "ok", json!({"ordering": "exact"})).await;
+    let running = world.start().await;
+    let (shard, _) = running.timeline.look().await.remove(0);
+    assert_eq!((shard.restored, shard.pending), (RestoredFrom::Checkpoint, 1));
+    running.stop().await;
+
+    // Where it concerns one that waits, both are of no use.
+    world.set("line", "ok", json!({"ordering": "hashed", "ordering_domains": 3})).await;
+    let running = world.start().await;
+    let (shard, _) = running.timeline.look().await.remove(0);
+    assert_eq!((shard.restored, shard.pending), (RestoredFrom::Store, 1));
+    running.advance(61 * SECOND);
+    assert_eq!(world.receiver.next().await, id);
+    running.stop().await;
+}
+
 // LAN-5, TL-7
 #[tokio::test(flavor = "multi_thread")]
 async fn every_runtime_over_one_database_follows() {

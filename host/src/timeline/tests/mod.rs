@@ -8,6 +8,7 @@ mod checkpoints;
 mod crash;
 mod destinations;
 mod due;
+mod expiry;
 mod gates;
 mod lanes;
 mod ownership;
@@ -129,6 +130,7 @@ impl World {
             configured: self.destinations.clone(),
             namespaces: vec![crate::store::testing::namespace()],
             read: Arc::new(read),
+            ordering: Arc::new(|document| crate::config::ordering(&serde_json::from_str(document).ok()?)),
             advise: Arc::new(|_| None),
             secrets,
             store: self.store.clone(),

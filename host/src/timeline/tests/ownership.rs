@@ -45,3 +45,25 @@ async fn a_shard_is_acquired_once_the_other_owner_has_given_it_up() {
     world.barrier().await;
     new.stop().await;
 }
+
+// TL-3, TL-7
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_forward_does_not_end_the_ownership_of_a_host_that_is_alone() {
+    let mut world = World::new().await;
+    let running = world.start().await;
+    world.emit_one("hold", world.now()).await;
+    world.receiver.until_held(1).await;
+    let epoch = world.store.shards().await.unwrap()[0].epoch;
+    world.clock.jump_to(world.now() + 360 * LEASE);
+    let id = world.emit_one("ok", world.now()).await;
+    // The clock is trusted again before the lease is renewed by it.
+    let arrived = loop {
+        tokio::select! {
+            arrived = world.receiver.next() => break arrived,
+            () = env::sleep(Duration::from_millis(20)) => running.advance(SECOND / 20),
+        }
+    };
+    assert_eq!((arrived, world.store.shards().await.unwrap()[0].epoch), (id, epoch));
+    world.receiver.let_go();
+    running.stop().await;
+}

@@ -138,7 +138,7 @@ fn a_destination_that_says_it_is_gone_is_left_alone_for_a_while_and_its_gate_is_
     assert_eq!(bench.claim().len(), 1);
     bench.settle(1, 1, gone);
     bench.settle(2, 1, retry_at(NOW));
-    assert_eq!(bench.schedule.lanes()[0].gate(), Gate::Open);
+    assert_eq!(bench.schedule.lane(LaneNumber(0)).gate(), Gate::Open);
     assert_eq!(bench.claim(), []);
     assert_eq!(bench.claim_at(NOW + GONE_PAUSE).len(), 2, "nobody has to do anything about it");
 }
@@ -161,7 +161,9 @@ fn gates_that_were_set_are_taken_up_lane_by_lane_and_from_the_beginning_by_lanes
     };
     bench.schedule.set_gates(Arc::new(["a", "b", "c"].map(shut).into_iter().collect()));
     bench.apply(&[to("c", 3)]);
-    let gates = |bench: &Bench| bench.schedule.lanes().iter().map(|lane| lane.gate()).collect::<Vec<_>>();
+    let gates = |bench: &Bench| {
+        bench.index.lane_numbers().into_iter().map(|lane| bench.schedule.lane(lane).gate()).collect::<Vec<_>>()
+    };
     assert_eq!(gates(&bench), [Gate::Open, Gate::Open, Gate::Paused]);
     let mut step = bench.index.begin();
     assert_eq!(bench.schedule.take_gates(&mut step, LaneNumber(0), 2), (2, Some(LaneNumber(2))));

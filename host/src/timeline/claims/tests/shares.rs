@@ -208,7 +208,7 @@ fn destinations_that_hang_leave_places_for_those_that_answer() {
             let held = all.in_flight.len();
             assert!(held <= 56 + tarpits, "{tarpits} of {bytes}: {held}");
             // Nothing of theirs ever ends.
-            all.bench.is_stuck = true;
+            all.bench.without_place = WithoutPlace::ServeQuiet;
             all.emit(1, "acme", "sink", None, 50, bytes);
             for _ in 0..50 {
                 all.turn(usize::MAX);

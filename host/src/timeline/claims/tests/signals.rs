@@ -68,7 +68,7 @@ fn held_by_everything() -> Bench {
     bench.emit("fair", 19, None);
     for (destination, gate) in [("closed", Gate::Closed), ("paused", Gate::Paused)] {
         let number = bench.number_of(destination);
-        bench.schedule.lane(number).set_gate(gate);
+        bench.schedule.lane_mut(number).set_gate(gate);
     }
     bench
 }
@@ -110,6 +110,9 @@ fn what_is_due_and_not_admitted_is_shown_by_the_first_reason_and_every_circuit_b
         "fairness",
     ];
     assert_shown(&shown, &held_lines(&of_lanes.map(|reason| (reason, 1))));
+    let messages =
+        |reason: &str, count: u32| format!("forebay_timeline_held_messages{{shard=\"7\",reason=\"{reason}\"}} {count}");
+    assert_shown(&shown, &[messages("circuit_open", 10), messages("lane_closed", 1), messages("recovering", 0)]);
     let of_shard = ["clock_gated", "recovering", "capacity", "retry_backoff"];
     assert_shown(&shown, &held_lines(&of_shard.map(|reason| (reason, 0))));
     let circuits = [("closed", 7), ("open", 1), ("half_open", 0), ("ramping", 0)];
@@ -137,6 +140,7 @@ fn a_line_behind_a_head_that_waits_for_its_next_attempt_is_shown_and_so_is_how_l
     let shown = rendered(|signals| bench.show(signals, None, NOW + 60 * SECOND));
     assert_shown(&shown, &held_lines(&[("retry_backoff", 1), ("ordering_head", 0), ("fairness", 0)]));
     let lines = [
+        "forebay_timeline_held_messages{shard=\"7\",reason=\"retry_backoff\"} 3",
         "forebay_timeline_lane_pending{shard=\"7\",namespace=\"acme\",destination=\"ordered\"} 3",
         "forebay_timeline_oldest_retry_seconds{shard=\"7\"} 60",
     ];
