@@ -9,6 +9,7 @@ mod lanes;
 mod packs;
 mod preview;
 mod queue;
+mod retention;
 mod verification;
 
 pub use body::{BODY_SHOWN_BYTES_MAX, Body, Encoding, HeaderValue};
@@ -27,6 +28,7 @@ use crate::store::{self, Page};
 pub use packs::{Activate, Activation, Drain, DrainOutcome, Generation, Installed, Packs, Rollback};
 pub use preview::{Cost, Difference, Message, Outcome, Preview, PreviewWish};
 pub use queue::{Exact, Queue, QueuedItem};
+pub use retention::{OnShelf, Removed, Retention, RetentionDays, RetentionPass, RetentionShelves};
 pub use verification::{ReadRecord, Reads, Verification, VerifiedRun, VerifyWish};
 
 /// `GET /healthz`.

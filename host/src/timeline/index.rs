@@ -66,6 +66,8 @@ pub(super) enum Unusable {
     OtherOwner,
     /// It has applied more than the store has: the database was replaced.
     AheadOfStore,
+    /// Messages were removed from the store that it may still hold: nobody will tell it that they ended.
+    Trimmed,
 }
 
 impl Unusable {
@@ -79,6 +81,7 @@ impl Unusable {
             Unusable::OtherOrdering => "other_ordering",
             Unusable::OtherOwner => "other_owner",
             Unusable::AheadOfStore => "ahead_of_store",
+            Unusable::Trimmed => "trimmed",
         }
     }
 }
@@ -163,6 +166,15 @@ pub(super) struct Owner {
     pub ordering: u64,
 }
 
+/// What there is of a shard's feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FeedBounds {
+    /// Up to here messages that ended may have been removed.
+    pub trimmed: u64,
+    /// The last sequence number that the store has handed out for the shard.
+    pub end: u64,
+}
+
 /// An open index.
 pub(super) struct Index {
     /// Shared with whoever makes a copy of it meanwhile.
@@ -189,10 +201,8 @@ impl Index {
     /// Opens the index in `path`, which an earlier owner of the shard had, if one can go on with it. What was recorded
     /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
     /// owner's until [`Index::own`] says otherwise.
-    ///
-    /// `feed_end` is the last sequence number that the store has handed out for the shard.
-    pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
-        let (database, state) = Self::find(path, memory, owner, feed_end)?;
+    pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed: FeedBounds) -> Result<Self, Unusable> {
+        let (database, state) = Self::find(path, memory, owner, feed)?;
         if state.epoch >= owner.epoch {
             return Err(Unusable::OtherOwner);
         }
@@ -217,7 +227,7 @@ impl Index {
         path: &Path,
         memory: &Memory,
         owner: Owner,
-        feed_end: u64,
+        feed: FeedBounds,
     ) -> Result<(Arc<Database>, ShardState), Unusable> {
         if !path.exists() {
             return Err(Unusable::Missing);
@@ -233,8 +243,11 @@ impl Index {
         if state.ordering != owner.ordering {
             return Err(Unusable::OtherOrdering);
         }
-        if state.applied > feed_end {
+        if state.applied > feed.end {
             return Err(Unusable::AheadOfStore);
+        }
+        if state.applied < feed.trimmed {
+            return Err(Unusable::Trimmed);
         }
         Ok((Arc::new(database), state))
     }

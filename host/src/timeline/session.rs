@@ -76,6 +76,8 @@ pub(super) enum End {
     Fenced,
     /// Which messages keep their order was changed, and some of them wait: the index is to be built again.
     Reordered,
+    /// Messages were removed that the index may still hold: it is to be built again.
+    Trimmed,
     /// The index is of no use any more.
     Broken(Broken),
     /// The store could not do what must be done before anything else.
@@ -91,6 +93,7 @@ impl End {
             End::Stopped => "stopped",
             End::Fenced => "fenced",
             End::Reordered => "reordered",
+            End::Trimmed => "trimmed",
             End::Broken(_) => "broken",
             End::Store(_) => "store",
             End::Abandoned => "abandoned",
@@ -414,6 +417,9 @@ impl Session {
 
     fn take_page(&mut self) -> Result<usize, End> {
         let Some(page) = self.arrived.take().or_else(|| self.pages.try_recv().ok()) else { return Ok(0) };
+        if page.has_gap {
+            return Err(End::Trimmed);
+        }
         self.parts.signals.applied_lag(page.behind);
         self.behind = page.behind;
         if !self.caught_up {

@@ -104,7 +104,7 @@ impl Shard {
                 (pause, failed) = (RESTART_PAUSE, 0);
                 continue;
             }
-            if matches!(end, End::Stopped | End::Reordered) {
+            if matches!(end, End::Stopped | End::Reordered | End::Trimmed) {
                 self.release(lease).await;
             }
             if self.stop.is_cancelled() {
@@ -114,7 +114,7 @@ impl Shard {
                 tracing::info!(shard = self.id.0, "a shard has its place elsewhere now and was given up");
                 continue;
             }
-            if matches!(end, End::Reordered) {
+            if matches!(end, End::Reordered | End::Trimmed) {
                 continue;
             }
             tokio::select! {
@@ -134,6 +134,10 @@ impl Shard {
                 shard = self.id.0,
                 "which messages of a destination keep their order was changed while messages were known: the shard's index \
                  is built again"
+            ),
+            End::Trimmed => tracing::warn!(
+                shard = self.id.0,
+                "messages were removed whose end a shard had not been told: its index is built again"
             ),
             End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
             End::Abandoned => {

@@ -6,8 +6,8 @@ use crate::store::engine::dialect::Engine;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
-/// What a pack's counters said. Rows are never deleted, so another number of them means that some were stored; another
-/// number of ready ones, that a lane went on or that a row was claimed.
+/// What a pack's counters said. Another number of rows means that some were stored (or removed, which happens to what
+/// ended long ago); another number of ready ones, that a lane went on or that a row was claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueMark {
     stored: u64,

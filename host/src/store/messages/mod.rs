@@ -30,6 +30,8 @@ pub struct FeedPage {
     pub entries: Vec<MessageEntry>,
     /// The last sequence number that the shard had handed out when the page was read: what came later is not in it.
     pub end: u64,
+    /// Whether a message may be missing that was removed: it ended, and a reader that knew it before will not be told.
+    pub has_gap: bool,
 }
 
 /// A wish to publish, decided by compare-and-swap.
@@ -169,8 +171,10 @@ impl Store {
             let [after, through] = [after, end].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
             let values = values![u32::from(shard.0), after, through, rows_max];
             let entries = entries(&connection.fetch_all(text.of(engine), values).await?)?;
+            // Read after them: what was removed before they were read has left its mark by now.
+            let has_gap = after < through && after < trimmed(&mut connection, shard).await?;
             reader.is_answered();
-            Ok(FeedPage { entries, end })
+            Ok(FeedPage { entries, end, has_gap })
         };
         let page = self.bounded(read).await?;
         self.settled(page).await
@@ -186,6 +190,18 @@ impl Store {
         };
         let end = self.bounded(read).await?;
         self.settled(end).await
+    }
+
+    /// The largest place in a shard's feed of a message that was removed; 0 if none was. An index that has applied less
+    /// may hold messages that have ended.
+    pub async fn feed_trimmed(&self, shard: ShardId) -> Result<u64, StoreError> {
+        let read = async {
+            let mut reader = self.reader().await?.in_doubt();
+            let trimmed = trimmed(&mut reader.connection(), shard).await?;
+            reader.is_answered();
+            Ok(u64::try_from(trimmed).unwrap_or(0))
+        };
+        self.bounded(read).await
     }
 
     /// What was read, once it is durable. A shard's index is built on it: it would be ahead of the store if it held
@@ -357,6 +373,11 @@ async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64
     let row = connection.fetch_optional("SELECT last_seq FROM shard WHERE id = ?", values).await?;
     let row = row.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))?;
     Ok(row.unsigned(0)?)
+}
+
+async fn trimmed(connection: &mut Connection<'_>, shard: ShardId) -> Result<i64, StoreError> {
+    let row = connection.fetch_optional("SELECT seq FROM shard_trim WHERE shard = ?", values![u32::from(shard.0)]).await?;
+    Ok(row.map(|row| row.value(0)).transpose()?.unwrap_or(0))
 }
 
 fn entries(rows: &[Row]) -> Result<Vec<MessageEntry>, StoreError> {

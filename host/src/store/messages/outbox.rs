@@ -8,8 +8,9 @@ use std::collections::HashSet;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageState, NewMessage};
 use crate::model::names::Namespace;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
-use crate::store::engine::codes::message_state_code;
+use crate::store::engine::codes::{message_state_code, queue_class_code};
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::statement::Statement;
 use crate::store::engine::values::Values;
@@ -21,6 +22,8 @@ pub(in crate::store) struct Emitted {
     pub(in crate::store) event_id: EventId,
     pub(in crate::store) work_item_id: WorkItemId,
     pub(in crate::store) namespace: Namespace,
+    /// The class of the WorkItem that emitted it: an action's own is in it.
+    pub(in crate::store) queue_class: QueueClass,
     pub(in crate::store) message: NewMessage,
     pub(in crate::store) now: Timestamp,
 }
@@ -45,7 +48,7 @@ static KNOWN: Statement =
 
 static INSERT: Statement = Statement::insert(
     "message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, ordering_key, due_at, eligible_at, \
-     expire_at, bytes, created_at, state, generation, attempt, action, action_pack, action_generation)",
+     expire_at, bytes, created_at, state, generation, attempt, action, action_pack, action_generation, queue_class)",
     Conflict::Fail,
 );
 
@@ -96,15 +99,19 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
     }
     INSERT
         .write(&mut unit.connection, rows, |values, (placed, bytes)| {
-            let Emitted { event_id, work_item_id, namespace, message, now } = placed.emitted;
+            let Emitted { event_id, work_item_id, namespace, queue_class, message, now } = placed.emitted;
             values.push(placed.ordinal).id(message.id.as_bytes()).push(i64::from(placed.shard.0)).push(placed.seq);
             values.id(event_id.as_bytes()).id(work_item_id.as_bytes());
             values.push(namespace.as_str()).push(message.destination.as_str()).push(message.ordering_key);
             values.time(message.due_at).time(message.due_at).optional_time(message.expire_at);
             values.push(bytes).time(now).push(message_state_code(MessageState::Scheduled)).push(1_u32).push(0_u32);
             match message.action {
-                Some(action) => values.push(action.name).push(action.pack.as_str()).push(action.generation.0),
-                None => values.push(None::<String>).push(None::<String>).push(None::<u32>),
+                Some(action) => values
+                    .push(action.name)
+                    .push(action.pack.as_str())
+                    .push(action.generation.0)
+                    .push(queue_class_code(queue_class)),
+                None => values.push(None::<String>).push(None::<String>).push(None::<u32>).push(None::<i64>),
             };
         })
         .await?;

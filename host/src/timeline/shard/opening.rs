@@ -8,7 +8,7 @@ use super::Shard;
 use crate::store::ShardLease;
 use crate::timeline::checkpoint::Refused;
 use crate::timeline::database::{Broken, Database};
-use crate::timeline::index::{Index, Owner, Unusable};
+use crate::timeline::index::{FeedBounds, Index, Owner, Unusable};
 use crate::timeline::inquiry::INQUIRIES_MAX;
 use crate::timeline::lease::Holding;
 use crate::timeline::quarantine;
@@ -34,12 +34,14 @@ impl Shard {
         stop: &CancellationToken,
     ) -> Result<(Session, Source, mpsc::Sender<source::Page>), End> {
         let feed_end = self.store.feed_end(self.id).await.map_err(End::Store)?;
+        let trimmed = self.store.feed_trimmed(self.id).await.map_err(End::Store)?;
+        let feed = FeedBounds { trimmed, end: feed_end };
         // Lanes are told apart, opened and served by the same ones.
         let destinations = Followed::begin(self.destinations.clone());
         let ordering = destinations.now.ordering_fingerprint();
         let owner = Owner { shard: self.id, epoch: lease.epoch, ordering };
         let restored = tokio::select! {
-            restored = self.open(lease, owner, feed_end, signals) => restored?,
+            restored = self.open(lease, owner, feed, signals) => restored?,
             () = stop.cancelled() => return Err(End::Stopped),
         };
         let from = restored.from;
@@ -90,8 +92,8 @@ impl Shard {
         }
     }
 
-    async fn open(&self, lease: ShardLease, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Restored, End> {
-        let found = || Index::open(&self.path, &self.memory, owner, feed_end);
+    async fn open(&self, lease: ShardLease, owner: Owner, feed: FeedBounds, signals: &Signals) -> Result<Restored, End> {
+        let found = || Index::open(&self.path, &self.memory, owner, feed);
         // How far the index is that is let go for a checkpoint.
         let mut kept = None;
         let reason = match found() {
@@ -108,11 +110,11 @@ impl Shard {
             self.set_aside(lease, signals).await;
         }
         // The very first start finds no index and no messages either: there is nothing to restore.
-        if feed_end > 0 {
+        if feed.end > 0 {
             signals.rebuilt(reason);
             let reason = reason.as_str();
-            tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index must be restored");
-            if let Some(index) = self.open_checkpoint(owner, feed_end, signals).await? {
+            tracing::warn!(shard = self.id.0, reason, feed_end = feed.end, "a shard's index must be restored");
+            if let Some(index) = self.open_checkpoint(owner, feed, signals).await? {
                 signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });
             }
@@ -139,11 +141,22 @@ impl Shard {
     }
 
     /// The newest checkpoint that can be gone on from.
-    async fn open_checkpoint(&self, owner: Owner, feed_end: u64, signals: &Signals) -> Result<Option<Index>, End> {
+    async fn open_checkpoint(
+        &self,
+        owner: Owner,
+        feed: FeedBounds,
+        signals: &Signals,
+    ) -> Result<Option<Index>, End> {
         let rows = self.checkpoints.of(self.id).await.map_err(End::Store)?;
         for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
-            let refused = match self.checkpoints.fetch(row, owner.ordering, &self.path).await {
-                Ok(()) => match Index::open(&self.path, &self.memory, owner, feed_end) {
+            let fetched = if row.applied < feed.trimmed {
+                // It is not worth being fetched.
+                Err(Refused::Trimmed)
+            } else {
+                self.checkpoints.fetch(row, owner.ordering, &self.path).await
+            };
+            let refused = match fetched {
+                Ok(()) => match Index::open(&self.path, &self.memory, owner, feed) {
                     Ok(index) if index.applied() >= row.applied => {
                         let applied = index.applied();
                         tracing::info!(shard = self.id.0, applied, bytes = row.bytes, "a checkpoint was restored");

@@ -16,6 +16,7 @@ mod placement;
 mod places;
 mod receiver;
 mod recovery;
+mod trimming;
 mod why;
 mod work;
 
