@@ -30,9 +30,7 @@ pub(super) enum ApiError {
         what: String,
     },
     /// There is no such thing; if there was, it had ended, and was removed.
-    #[error(
-        "there is no {what}: it never was, or it was removed; what has ended is kept {days} days ({key})"
-    )]
+    #[error("there is no {what}: it never was, or it was removed; what has ended is kept {days} days ({key})")]
     NotKept {
         /// What was asked for.
         what: String,

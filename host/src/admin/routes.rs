@@ -7,7 +7,9 @@ use utoipa::ToSchema;
 
 use super::error_codes::{self as codes, Code};
 use super::operations::{Operation, delete, get, patch, post, put};
-use super::{destinations, events, health, lanes, messages, openapi, packs, queue, retention, shards, why, wire, work_items};
+use super::{
+    destinations, events, health, lanes, messages, openapi, packs, queue, retention, shards, why, wire, work_items,
+};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
 use crate::store::PEEK_ROWS_MAX;

@@ -14,7 +14,7 @@ use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::{Ceilings, GuestHost, GuestOptions, long_calls_max};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
-use crate::model::retention::{DAY, Keep};
+use crate::model::retention::Keep;
 use crate::model::retry::RetryPolicy;
 use crate::outbound::ClientOptions;
 use crate::publish::PublishOptions;
@@ -204,11 +204,7 @@ pub(super) fn supervise(config: &Config, directories: &Directories, guests: &Gue
 
 pub(super) fn retention(config: &Config) -> RetentionOptions {
     let RetentionConfig { events_days, messages_days, failed_days, start_after } = config.retention;
-    let keep = Keep {
-        events: DAY * events_days,
-        messages: DAY * messages_days,
-        failed: (failed_days > 0).then(|| DAY * failed_days),
-    };
+    let keep = Keep::of_days(events_days, messages_days, (failed_days > 0).then_some(failed_days));
     RetentionOptions { keep, start_after }
 }
 

@@ -60,6 +60,15 @@ pub struct EndedMessage {
 }
 
 impl Keep {
+    /// For so many days.
+    pub const fn of_days(events: u32, messages: u32, failed: Option<u32>) -> Self {
+        let failed = match failed {
+            Some(failed) => Some(DAY.saturating_mul(failed)),
+            None => None,
+        };
+        Self { events: DAY.saturating_mul(events), messages: DAY.saturating_mul(messages), failed }
+    }
+
     /// The limits at `now`.
     pub fn limits(&self, now: Timestamp) -> Limits {
         Limits {
@@ -91,10 +100,9 @@ impl Limits {
                 Some(self.messages)
             }
             MessageState::Dead => self.failed,
-            MessageState::Scheduled
-            | MessageState::Publishing
-            | MessageState::RetryWait
-            | MessageState::Uncertain => None,
+            MessageState::Scheduled | MessageState::Publishing | MessageState::RetryWait | MessageState::Uncertain => {
+                None
+            }
         };
         ended_before(message.finished_at, limit)
     }
@@ -112,7 +120,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     fn limits(failed_days: Option<u32>) -> Limits {
-        Keep { events: 30 * DAY, messages: 20 * DAY, failed: failed_days.map(|days| DAY * days) }.limits(NOW)
+        Keep::of_days(30, 20, failed_days).limits(NOW)
     }
 
     // RET-1, RET-2

@@ -50,7 +50,9 @@ pub use messages::{
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
 };
-pub use retention::{OnShelf, PAGE_UNITS_MAX, Place, Removed, Retired, SHELF_COUNTED_MAX, Shelf, Standing as RetentionStanding};
+pub use retention::{
+    OnShelf, PAGE_UNITS_MAX, Place, Removed, Retired, SHELF_COUNTED_MAX, Shelf, Standing as RetentionStanding,
+};
 pub use shards::checkpoints::CheckpointRow;
 pub use shards::database_time::DatabaseTime;
 pub use shards::destinations::{

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{AdminOptions, AdminParts, Stage, serve};
 use crate::env;
-use crate::model::retention::{DAY, Keep};
+use crate::model::retention::Keep;
 use crate::model::time::Timestamp;
 use crate::rig::http::{Answer, Connection};
 use crate::secrets::Secret;
@@ -50,7 +50,7 @@ impl Desk {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stage = watch::Sender::new(Stage::Starting);
-        let keep = Keep { events: 30 * DAY, messages: 20 * DAY, failed: None };
+        let keep = Keep::of_days(30, 20, None);
         let keeper = Keeper::new(RetentionOptions { keep, start_after: Duration::ZERO }, store.clone(), env.clone());
         let (metrics, stage_seen) = (telemetry::metrics().unwrap(), stage.subscribe());
         let parts = AdminParts { store: store.clone(), metrics, stage: stage_seen, env, keeper: keeper.clone() };

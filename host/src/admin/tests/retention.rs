@@ -1,6 +1,7 @@
 //! Retention, as operators see it.
 
 use super::*;
+use crate::model::retention::DAY;
 use crate::store::testing::done;
 
 // RET-5

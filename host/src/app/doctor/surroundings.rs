@@ -42,7 +42,10 @@ fn retention(config: &Config) -> Finding {
         0 => "what failed until an operator acts".to_owned(),
         days => format!("what failed for {days}"),
     };
-    Finding::ok("retention", format_args!("keeps events for {events_days} days, messages for {messages_days}, {failed}"))
+    Finding::ok(
+        "retention",
+        format_args!("keeps events for {events_days} days, messages for {messages_days}, {failed}"),
+    )
 }
 
 /// The secrets directory, and what is to be in it. Packs that only the store has are not known here: a start warns of

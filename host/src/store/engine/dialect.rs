@@ -351,10 +351,7 @@ mod tests {
     fn what_is_removed_is_found_by_its_key() {
         let delete = Shape::Delete { table: "message", key: "ordinal" };
         assert_eq!(delete.columns(), 1);
-        assert_eq!(
-            delete.render(Engine::Sqlite, 2),
-            "DELETE FROM message WHERE ordinal IN (VALUES (?), (?))"
-        );
+        assert_eq!(delete.render(Engine::Sqlite, 2), "DELETE FROM message WHERE ordinal IN (VALUES (?), (?))");
         assert_eq!(
             delete.render(Engine::MySql { shares_locks: true }, 2),
             "DELETE message FROM (SELECT ? AS ordinal UNION ALL SELECT ?) AS gone \

@@ -376,7 +376,8 @@ async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64
 }
 
 async fn trimmed(connection: &mut Connection<'_>, shard: ShardId) -> Result<i64, StoreError> {
-    let row = connection.fetch_optional("SELECT seq FROM shard_trim WHERE shard = ?", values![u32::from(shard.0)]).await?;
+    let row =
+        connection.fetch_optional("SELECT seq FROM shard_trim WHERE shard = ?", values![u32::from(shard.0)]).await?;
     Ok(row.map(|row| row.value(0)).transpose()?.unwrap_or(0))
 }
 

@@ -82,11 +82,7 @@ pub(super) async fn look(
 }
 
 /// Removes those of these Events that may go now.
-pub(super) async fn remove(
-    unit: &mut Unit<'_>,
-    ordinals: Vec<i64>,
-    limits: &Limits,
-) -> Result<Removed, sqlx::Error> {
+pub(super) async fn remove(unit: &mut Unit<'_>, ordinals: Vec<i64>, limits: &Limits) -> Result<Removed, sqlx::Error> {
     let units = removable(&mut unit.connection, ordinals, limits, Hold::Lock).await?;
     let ordinals: Vec<i64> = units.iter().map(|event| event.ordinal).collect();
     let receipts: BTreeSet<i64> = units.iter().map(|event| event.receipt).collect();

@@ -24,8 +24,11 @@ const MESSAGES: &str = "SELECT message.ordinal, message.shard, message.seq, mess
 static LOOK_MESSAGES: Statement = Statement::select("(ordinal)", MESSAGES);
 static LOCK_MESSAGES: Statement = Statement::lock("(ordinal)", MESSAGES, Lock::Update);
 
-const HANDED: &str =
-    concat!("SELECT ", item_columns!(), " FROM wanted CROSS JOIN work_item ON work_item.handed_action = wanted.ordinal");
+const HANDED: &str = concat!(
+    "SELECT ",
+    item_columns!(),
+    " FROM wanted CROSS JOIN work_item ON work_item.handed_action = wanted.ordinal"
+);
 pub(in crate::store) static LOOK_HANDED: Statement = Statement::select("(ordinal)", HANDED);
 static LOCK_HANDED: Statement = Statement::lock("(ordinal)", HANDED, Lock::Update);
 

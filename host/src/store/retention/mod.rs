@@ -128,7 +128,15 @@ impl Shelf {
 
 macro_rules! page {
     ($table:literal, $where:literal, $order:literal) => {
-        Text::new(concat!("SELECT ended_key, ordinal FROM ", $table, " WHERE ", $where, " ORDER BY ", $order, " LIMIT ?"))
+        Text::new(concat!(
+            "SELECT ended_key, ordinal FROM ",
+            $table,
+            " WHERE ",
+            $where,
+            " ORDER BY ",
+            $order,
+            " LIMIT ?"
+        ))
     };
 }
 
@@ -150,35 +158,21 @@ impl Store {
         from: Option<Place>,
         now: Timestamp,
     ) -> Result<Retired, StoreError> {
-        let (page, request) = self.look_at(shelf, keep, from, now).await?;
+        let mut reader = self.reader().await?;
+        let (page, request) = async {
+            let mut connection = reader.connection();
+            let database_now = database_now(&mut connection, self.lease_time).await?;
+            let limits = keep.limits(database_now.map_or(now, |database| database.min(now)));
+            look(&mut connection, shelf, limits, from).await
+        }
+        .await?;
+        drop(reader);
         let removed = match request {
             Some(request) => self.writer.control(|reply| Control::Retire(request, reply)).await?,
             None => Removed::default(),
         };
         let is_full = page.len() >= PAGE_UNITS_MAX as usize;
         Ok(Retired { looked: page.len() as u64, removed, next: page.last().copied().filter(|_| is_full) })
-    }
-
-    /// The next page of a shelf, and what of it may go.
-    async fn look_at(
-        &self,
-        shelf: Shelf,
-        keep: &Keep,
-        from: Option<Place>,
-        now: Timestamp,
-    ) -> Result<(Vec<Place>, Option<Retire>), StoreError> {
-        let mut reader = self.reader().await?;
-        let mut connection = reader.connection();
-        let database_now = database_now(&mut connection, self.lease_time).await?;
-        let limits = keep.limits(database_now.map_or(now, |database| database.min(now)));
-        let page = page(&mut connection, shelf, &limits, from).await?;
-        let ordinals = page.iter().map(|place| place.ordinal).collect();
-        let units = if shelf.is_of_messages() {
-            messages::look(&mut connection, ordinals, &limits).await?.map(Units::Messages)
-        } else {
-            events::look(&mut connection, ordinals, &limits).await?.map(Units::Events)
-        };
-        Ok((page, units.map(|units| Retire { units, limits })))
     }
 }
 
@@ -199,6 +193,23 @@ impl std::ops::AddAssign for Removed {
         self.work_items += other.work_items;
         self.messages += other.messages;
     }
+}
+
+/// The next page of a shelf, and what of it may go.
+pub(in crate::store) async fn look(
+    connection: &mut Connection<'_>,
+    shelf: Shelf,
+    limits: Limits,
+    from: Option<Place>,
+) -> Result<(Vec<Place>, Option<Retire>), sqlx::Error> {
+    let page = page(connection, shelf, &limits, from).await?;
+    let ordinals = page.iter().map(|place| place.ordinal).collect();
+    let units = if shelf.is_of_messages() {
+        messages::look(connection, ordinals, &limits).await?.map(Units::Messages)
+    } else {
+        events::look(connection, ordinals, &limits).await?.map(Units::Events)
+    };
+    Ok((page, units.map(|units| Retire { units, limits })))
 }
 
 /// The next places on a shelf, as far as its limit.

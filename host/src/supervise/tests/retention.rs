@@ -7,7 +7,7 @@ use crate::model::retention::{DAY, Keep};
 use crate::store::testing::{Fixture, done};
 use crate::store::{Finished, PAGE_UNITS_MAX, Removed, StoreError};
 
-const KEEP: Keep = Keep { events: 30 * DAY, messages: 30 * DAY, failed: None };
+const KEEP: Keep = Keep::of_days(30, 30, None);
 const START_AFTER: Duration = Duration::from_secs(600);
 
 fn keeper(fixture: &Fixture) -> Keeper {
@@ -48,7 +48,10 @@ async fn a_keeper_clears_page_after_page_and_rests() {
     assert_eq!(keeper.tick().await, START_AFTER, "the clock has yet to go evenly");
     fixture.advance(START_AFTER);
     let cleared = pass(&keeper).await;
-    assert_eq!((cleared.looked, cleared.removed), (u64::from(PAGE_UNITS_MAX) + 10, events(u64::from(PAGE_UNITS_MAX) + 9)));
+    assert_eq!(
+        (cleared.looked, cleared.removed),
+        (u64::from(PAGE_UNITS_MAX) + 10, events(u64::from(PAGE_UNITS_MAX) + 9))
+    );
     assert_eq!((keeper.progress().phase, keeper.progress().removed), (Phase::Resting, cleared.removed));
     let rest = keeper.tick().await;
     assert!(rest > Duration::from_secs(60) && keeper.progress().last.unwrap().pass == cleared, "{rest:?}");

@@ -92,7 +92,13 @@ impl Shard {
         }
     }
 
-    async fn open(&self, lease: ShardLease, owner: Owner, feed: FeedBounds, signals: &Signals) -> Result<Restored, End> {
+    async fn open(
+        &self,
+        lease: ShardLease,
+        owner: Owner,
+        feed: FeedBounds,
+        signals: &Signals,
+    ) -> Result<Restored, End> {
         let found = || Index::open(&self.path, &self.memory, owner, feed);
         // How far the index is that is let go for a checkpoint.
         let mut kept = None;
@@ -141,12 +147,7 @@ impl Shard {
     }
 
     /// The newest checkpoint that can be gone on from.
-    async fn open_checkpoint(
-        &self,
-        owner: Owner,
-        feed: FeedBounds,
-        signals: &Signals,
-    ) -> Result<Option<Index>, End> {
+    async fn open_checkpoint(&self, owner: Owner, feed: FeedBounds, signals: &Signals) -> Result<Option<Index>, End> {
         let rows = self.checkpoints.of(self.id).await.map_err(End::Store)?;
         for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
             let fetched = if row.applied < feed.trimmed {

@@ -3,10 +3,10 @@
 use super::*;
 use crate::model::message::{AfterAttempt, Resolution};
 use crate::model::retention::{DAY, Keep};
-use crate::store::{Admission, AdmissionRequest, OutcomeRecord, Resolved, Shelf, ShardLease, Tampering};
+use crate::store::{Admission, AdmissionRequest, OutcomeRecord, Resolved, ShardLease, Shelf, Tampering};
 
 const SHARD: ShardId = ShardId(0);
-const KEEP: Keep = Keep { events: 30 * DAY, messages: 30 * DAY, failed: None };
+const KEEP: Keep = Keep::of_days(30, 30, None);
 
 fn shard_path(world: &World) -> PathBuf {
     world.shared.directory.path().join("timeline/shard-00000")

@@ -5,8 +5,8 @@ use super::*;
 use crate::model::message::{AfterAttempt, NewMessage};
 use crate::model::retention::{DAY, Keep};
 
-const KEEP: Keep = Keep { events: 30 * DAY, messages: 30 * DAY, failed: None };
-const KEEP_FAILED_TOO: Keep = Keep { failed: Some(60 * DAY), ..KEEP };
+const KEEP: Keep = Keep::of_days(30, 30, None);
+const KEEP_FAILED_TOO: Keep = Keep::of_days(30, 30, Some(60));
 
 /// Clears every shelf, page by page, as a keeper does.
 async fn clear(fixture: &Fixture, keep: &Keep) -> Removed {
@@ -119,7 +119,7 @@ async fn nothing_that_is_live_goes() {
     for key in ["head", "behind"] {
         fixture.deliver(key, Some("source")).await;
     }
-    let uncertain = fixture.emit_in(vec![fixture.message("sink", START)], Some("other")).await[0];
+    let uncertain = emit_in(&fixture, fixture.message("sink", START), "other").await;
     let lease = acquire(&fixture, shard(&fixture)).await;
     admit(&fixture, lease, uncertain, 1).await;
     assert!(record(&fixture, lease, uncertain, 1, AfterAttempt::Uncertain).await);
@@ -347,14 +347,12 @@ async fn what_stays_is_passed_by_and_the_standing_counts_it() {
     assert_eq!(fixture.store.oldest_ended(Shelf::Messages).await.unwrap(), None);
 }
 
-impl Fixture {
-    /// [`Fixture::emit`], by an event of a source.
-    async fn emit_in(&self, messages: Vec<NewMessage>, source: Option<&str>) -> Vec<MessageId> {
-        let ids = messages.iter().map(|message| message.id).collect();
-        let (_, item) = self.deliver(&format!("emit-in-{}", self.now().as_millis()), source).await;
-        let items = self.claim(8).await;
-        let item = items.iter().find(|claimed| claimed.id == item).unwrap();
-        assert_eq!(self.finish(item, done(messages)).await, Finished::Applied);
-        ids
-    }
+/// [`Fixture::emit`], by an event of a source.
+async fn emit_in(fixture: &Fixture, message: NewMessage, source: &str) -> MessageId {
+    let id = message.id;
+    let (_, item) = fixture.deliver(&format!("emit-in-{source}"), Some(source)).await;
+    let items = fixture.claim(8).await;
+    let item = items.iter().find(|claimed| claimed.id == item).unwrap();
+    assert_eq!(fixture.finish(item, done(vec![message])).await, Finished::Applied);
+    id
 }
