@@ -28,11 +28,8 @@ fn recent<T: Copy>(list: &[T], number: usize) -> Option<T> {
 }
 
 /// How long a history keeps what has ended: so that some of it goes while the history goes on.
-const KEEP: Keep = Keep {
-    events: Duration::from_secs(20),
-    messages: Duration::from_secs(10),
-    failed: Some(Duration::from_secs(40)),
-};
+const KEEP: Keep =
+    Keep { events: Duration::from_secs(20), messages: Duration::from_secs(10), failed: Some(Duration::from_secs(40)) };
 
 /// What was asked for but found nobody to ask about.
 const NOBODY: &str = "nobody";
