@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sources::Settings;
 use super::units;
-use crate::model::destination::{DESTINATION_PART, Destination, LaneLimits};
+use crate::model::destination::{DEFAULT_DEADLINE, DEFAULT_TERMS, DESTINATION_PART, Destination, LaneLimits};
 use crate::model::destination_lane::Ordering;
 use crate::model::message::UncertainPolicy;
 use crate::model::names::{DestinationName, SecretName};
@@ -67,17 +67,17 @@ impl Default for DestinationDocument {
         Self {
             url: None,
             secret: None,
-            deadline: Duration::from_secs(15),
-            retry_initial: Duration::from_secs(1),
-            retry_max: Duration::from_secs(3_600),
-            attempts_max: 12,
+            deadline: DEFAULT_DEADLINE,
+            retry_initial: DEFAULT_TERMS.retry.initial,
+            retry_max: DEFAULT_TERMS.retry.max,
+            attempts_max: DEFAULT_TERMS.retry.failures_max,
             uncertain: UncertainWord::Retry,
             retry_statuses: Vec::new(),
-            in_flight_messages: 32,
-            in_flight_bytes: 16 * units::MIB,
+            in_flight_messages: DEFAULT_TERMS.limits.messages,
+            in_flight_bytes: DEFAULT_TERMS.limits.bytes as usize,
             ordering: OrderingWord::None,
             ordering_domains: 64,
-            weight: 1,
+            weight: DEFAULT_TERMS.weight,
         }
     }
 }

@@ -130,6 +130,18 @@ pub struct Terms {
     pub weight: u32,
 }
 
+/// The terms of a destination of which the operator says nothing else.
+pub const DEFAULT_TERMS: Terms = Terms {
+    retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(3_600), failures_max: 12 },
+    uncertain: UncertainPolicy::Retry,
+    ordering: Ordering::None,
+    limits: LaneLimits { messages: 32, bytes: 16 << 20 },
+    weight: 1,
+};
+
+/// One attempt's deadline, if the operator sets no other.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(15);
+
 /// The terms of every pack's flow. Handing an action off fails for the host's own reasons only, and then has not
 /// happened: it is tried until it has.
 pub const FLOW_TERMS: Terms = Terms {
@@ -149,6 +161,13 @@ pub fn terms_of(destinations: &Destinations, name: &DestinationName) -> Option<T
 }
 
 impl Destination {
+    /// A destination with [`DEFAULT_TERMS`] and [`DEFAULT_DEADLINE`], unsigned.
+    pub fn new(name: DestinationName, url: http::Uri) -> Self {
+        let Terms { retry, uncertain, ordering, limits, weight } = DEFAULT_TERMS;
+        let (secret, deadline, retry_statuses) = (None, DEFAULT_DEADLINE, Vec::new());
+        Self { name, url, secret, deadline, retry, uncertain, retry_statuses, ordering, limits, weight }
+    }
+
     /// How its messages are worked off.
     pub fn terms(&self) -> Terms {
         Terms {
@@ -182,18 +201,8 @@ mod tests {
     use super::*;
 
     fn destination(name: &str, ordering: Ordering) -> Destination {
-        Destination {
-            name: name.parse().unwrap(),
-            url: "https://a.example/".parse().unwrap(),
-            secret: None,
-            deadline: Duration::from_secs(1),
-            retry: FLOW_TERMS.retry,
-            uncertain: UncertainPolicy::Retry,
-            retry_statuses: Vec::new(),
-            ordering,
-            limits: FLOW_TERMS.limits,
-            weight: 1,
-        }
+        let url = http::Uri::from_static("https://a.example/");
+        Destination { ordering, ..Destination::new(name.parse().unwrap(), url) }
     }
 
     // LAN-1

@@ -12,13 +12,15 @@ use tokio::sync::{Semaphore, watch};
 use super::*;
 use crate::env::Clock;
 use crate::model::destination::LaneLimits;
-use crate::model::destination_lane;
 use crate::model::ids::RuntimeId;
 use crate::model::message::{MessageState, NewMessage, TooLate, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::outbound::sink::{Answer, Received, Sink};
 use crate::store::testing::{self, LEASE, Loss, START, namespace};
 use crate::store::{Cancelled, MessageDetail, OutcomeRecord, ShardId};
+
+mod outcomes;
+mod reliance;
 
 const RETRY: RetryPolicy =
     RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 3 };
@@ -32,18 +34,9 @@ struct Fixture {
 }
 
 fn destination(sink: &Sink) -> Destination {
-    Destination {
-        name: "sink".parse().unwrap(),
-        url: format!("http://{}/hook", sink.address).parse().unwrap(),
-        secret: None,
-        deadline: Duration::from_secs(10),
-        retry: RETRY,
-        uncertain: UncertainPolicy::Retry,
-        retry_statuses: Vec::new(),
-        ordering: destination_lane::Ordering::None,
-        limits: LaneLimits { messages: 64, bytes: 1 << 20 },
-        weight: 1,
-    }
+    let url = format!("http://{}/hook", sink.address).parse().unwrap();
+    let limits = LaneLimits { messages: 64, bytes: 1 << 20 };
+    Destination { retry: RETRY, limits, ..Destination::new("sink".parse().unwrap(), url) }
 }
 
 fn options(in_flight_max: usize) -> PublishOptions {
@@ -220,184 +213,6 @@ async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
     assert!(sink.received.try_recv().is_err(), "the second was never sent");
 }
 
-/// An owner that is stopped when it asks for the time for the `number`th time since its admission, and goes on when it
-/// is let.
-struct Stopped {
-    asked: AtomicUsize,
-    number: usize,
-    reached: watch::Sender<bool>,
-    goes_on: Mutex<std::sync::mpsc::Receiver<()>>,
-}
-
-impl Stopped {
-    fn at(number: usize) -> (Arc<Self>, std::sync::mpsc::Sender<()>) {
-        let (let_go, goes_on) = std::sync::mpsc::channel();
-        let (asked, reached) = (AtomicUsize::new(0), watch::Sender::new(false));
-        (Arc::new(Self { asked, number, reached, goes_on: Mutex::new(goes_on) }), let_go)
-    }
-
-    /// Its lease ends, for all that it knows, after [`LEASE`].
-    fn reliance(self: &Arc<Self>, clock: Arc<dyn Clock>) -> Reliance {
-        let until = clock.monotonic() + LEASE;
-        self.reliance_until(until, clock)
-    }
-
-    fn reliance_until(self: &Arc<Self>, until: Duration, clock: Arc<dyn Clock>) -> Reliance {
-        let stopped = Arc::clone(self);
-        let ask = move || {
-            if stopped.asked.fetch_add(1, Ordering::SeqCst) == stopped.number {
-                stopped.reached.send_replace(true);
-                stopped.goes_on.lock().unwrap().recv().unwrap();
-            }
-            until
-        };
-        Reliance::new(ask, clock)
-    }
-}
-
-// TL-5, TL-7
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_that_is_stopped_between_admission_and_call_does_not_send_what_was_cancelled_since() {
-    let mut sink = Sink::start(|_| Answer::status(200)).await;
-    let fixture = Fixture::new(&sink).await;
-    let mut lease = fixture.lease;
-    let begin = |lease, reliance, message: &ClaimedMessage| {
-        let (settled_in, settled) = mpsc::channel(1);
-        let batch = fixture.placed(vec![message.clone()]);
-        fixture.publisher.publish(lease, reliance, batch, fixture.shared.env.now(), settled_in);
-        settled
-    };
-    // At each of its looks in turn, until there is none between the admission and the call any more.
-    let mut number = 0;
-    loop {
-        let message = fixture.emit(1).await.remove(0);
-        let (stopped, let_go) = Stopped::at(number);
-        let mut settled = begin(lease, stopped.reliance(Arc::clone(&fixture.shared.env.clock)), &message);
-        let mut reached = stopped.reached.subscribe();
-        tokio::select! {
-            reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),
-            sent = settled.recv() => {
-                assert_eq!(after(sent.unwrap().result), AfterAttempt::Published);
-                assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
-                break;
-            }
-        }
-        assert_eq!(fixture.state(message.id).await, MessageState::Publishing, "look {number}");
-
-        fixture.shared.advance(LEASE);
-        let now = fixture.shared.env.now();
-        let successor = RuntimeId::new(START, [u8::try_from(number).unwrap() + 2; 10]);
-        lease = fixture.store.acquire_shard(ShardId(0), successor, LEASE, now).await.unwrap().unwrap();
-        let (id, generation, attempt) = (message.id, message.generation, 1);
-        let after = AfterAttempt::RetryAt(now + LEASE);
-        let outcome = OutcomeRecord {
-            id,
-            generation,
-            attempt,
-            after,
-            uncertain: false,
-            spared: false,
-            status: None,
-            error: None,
-        };
-        assert_eq!(fixture.store.record_outcomes(lease, vec![outcome], now).await.unwrap(), [true]);
-        assert_eq!(fixture.store.cancel(id, now).await.unwrap(), Cancelled::Cancelled);
-
-        let_go.send(()).unwrap();
-        assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded, "look {number}");
-        assert_eq!(fixture.state(message.id).await, MessageState::Cancelled);
-        number += 1;
-    }
-    assert!(number >= 3, "it looks when the bodies have come, before the call, and before it is written: {number}");
-    assert!(sink.received.try_recv().is_err());
-}
-
-// TL-7
-#[tokio::test]
-async fn an_attempt_that_the_lease_did_not_last_for_is_recorded_as_not_made_while_the_shard_is_ones_own() {
-    let sink = Sink::start(|_| Answer::status(200)).await;
-    let fixture = Fixture::new(&sink).await;
-    let message = fixture.emit(1).await.remove(0);
-    let (settled_in, mut settled) = mpsc::channel(1);
-    let over = Reliance::new(|| Duration::ZERO, Arc::clone(&fixture.shared.env.clock));
-    let batch = fixture.placed(vec![message.clone()]);
-    fixture.publisher.publish(fixture.lease, over, batch, START, settled_in);
-    assert!(matches!(after(settled.recv().await.unwrap().result), AfterAttempt::RetryAt(_)));
-    let stored = fixture.stored(message.id).await;
-    assert_eq!((stored.summary.entry.state, stored.uncertain_attempts), (MessageState::RetryWait, 0));
-    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
-}
-
-// TL-3
-#[tokio::test]
-async fn what_may_have_expired_is_not_sent_and_its_shard_is_told_so() {
-    let sink = Sink::start(|_| Answer::status(200)).await;
-    let fixture = Fixture::new(&sink).await;
-    let mut message = fixture.emit(1).await.remove(0);
-    message.expire_at = Some(START);
-    assert_eq!(fixture.publish_one(&message).await, Settled::TooLate);
-    message.expire_at = Some(START + Duration::from_millis(1));
-    assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
-}
-
-/// How often it is asked whether a message of this body may still be sent, if its time is over after each in turn: it
-/// is sent when there is none left.
-async fn looks_before_expiry(body: &'static [u8]) -> usize {
-    let mut sink = Sink::start(|_| Answer::status(200)).await;
-    let fixture = Fixture::new(&sink).await;
-    let far = Duration::from_secs(1_000_000);
-    let mut number = 0;
-    loop {
-        let now = fixture.shared.env.now();
-        let lasting = NewMessage {
-            body: Bytes::from_static(body),
-            expire_at: Some(now + LEASE / 2),
-            ..fixture.shared.message("sink", now)
-        };
-        let message = claimed(&lasting);
-        fixture.shared.emit(vec![lasting]).await;
-        let now = fixture.shared.env.now();
-        let lease = fixture.store.renew_shard(fixture.lease, far, now).await.unwrap().unwrap();
-        let (stopped, let_go) = Stopped::at(number);
-        let (settled_in, mut settled) = mpsc::channel(1);
-        let reliance = stopped.reliance_until(far, Arc::clone(&fixture.shared.env.clock));
-        fixture.publisher.publish(lease, reliance, fixture.placed(vec![message.clone()]), now, settled_in);
-        let mut reached = stopped.reached.subscribe();
-        tokio::select! {
-            reached = reached.wait_for(|reached| *reached) => assert!(*reached.unwrap()),
-            sent = settled.recv() => {
-                assert_eq!(after(sent.unwrap().result), AfterAttempt::Published);
-                assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
-                assert!(sink.received.try_recv().is_err(), "nothing else was sent");
-                return number;
-            }
-        }
-        fixture.shared.advance(LEASE);
-        let_go.send(()).unwrap();
-        assert_eq!(after(settled.recv().await.unwrap().result), AfterAttempt::Expired, "look {number}");
-        assert_eq!(fixture.stored(message.id).await.uncertain_attempts, 0, "look {number}");
-        number += 1;
-    }
-}
-
-// TL-3
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_whose_time_ends_before_it_is_on_the_wire_is_not_sent() {
-    // A connection may ask once more than it must: the fewest of a few runs are those that it must.
-    let fewest = async |body: &'static [u8]| {
-        let mut fewest = usize::MAX;
-        for _ in 0..3 {
-            fewest = fewest.min(looks_before_expiry(body).await);
-        }
-        fewest
-    };
-    let looks = fewest(b"{}").await;
-    assert!(looks >= 3, "when the bodies have come, before the call, and before it is written: {looks}");
-    // A body of nothing is not asked for, but all the same it is looked before it is written.
-    let of_nothing = fewest(b"").await;
-    assert!(of_nothing >= looks, "{of_nothing} looks, {looks} with a body");
-}
-
 #[tokio::test]
 async fn without_the_store_nothing_is_sent() {
     let sink = Sink::start(|_| Answer::status(200)).await;
@@ -419,166 +234,6 @@ async fn an_outcome_that_cannot_be_recorded_is_not_claimed_to_be() {
     fixture.store.close().await;
     permits.add_permits(1);
     assert_eq!(settled.recv().await.unwrap().result, Settled::Unrecorded);
-}
-
-// TL-4
-#[tokio::test]
-async fn a_message_whose_admission_got_no_answer_is_sent_once() {
-    for loss in Loss::ALL {
-        let mut sink = Sink::start(|_| Answer::status(200)).await;
-        let fixture = Fixture::new(&sink).await;
-        let message = fixture.emit(1).await.remove(0);
-        fixture.store.lose_answer(loss);
-        assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published, "{loss:?}");
-        sink.next().await;
-        assert!(sink.received.try_recv().is_err(), "{loss:?}: it was sent twice");
-        let entry = fixture.stored(message.id).await.summary.entry;
-        assert_eq!((entry.state, entry.attempt), (MessageState::Published, 1), "{loss:?}");
-    }
-}
-
-// TL-4
-#[tokio::test]
-async fn an_outcome_that_got_no_answer_is_recorded_once() {
-    for (loss, status) in Loss::ALL.into_iter().flat_map(|loss| [200, 500, 404].map(|status| (loss, status))) {
-        let permits = Arc::new(Semaphore::new(0));
-        let answer = Answer::Held(Arc::clone(&permits), format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"));
-        let mut sink = Sink::start(move |_| answer.clone()).await;
-        let fixture = Fixture::new(&sink).await;
-        let message = fixture.emit(1).await.remove(0);
-        let mut settled = fixture.begin(vec![message.clone()]);
-        sink.next().await;
-        fixture.store.lose_answer(loss);
-        permits.add_permits(1);
-
-        let after = after(settled.recv().await.unwrap().result);
-        let stored = fixture.stored(message.id).await;
-        let entry = &stored.summary.entry;
-        assert_eq!((entry.state, entry.attempt, stored.status), (after.state(), 1, Some(status)), "{loss:?}");
-        if let AfterAttempt::RetryAt(at) = after {
-            assert_eq!(entry.eligible_at, at, "{loss:?}");
-        }
-        assert!(sink.received.try_recv().is_err(), "{loss:?}: it was sent twice");
-        assert_eq!(fixture.store.count_rows().await.unwrap(), fixture.store.stats().await.unwrap(), "{loss:?}");
-    }
-}
-
-// TL-6
-#[tokio::test]
-async fn every_attempt_carries_the_same_id_and_the_last_failure_ends_it() {
-    let mut sink = Sink::start(|_| Answer::status(500)).await;
-    let fixture = Fixture::new(&sink).await;
-    let message = fixture.emit(1).await.remove(0);
-    for attempt in 1..=RETRY.failures_max {
-        let settled = fixture.publish_one(&message).await;
-        assert!(matches!(settled, Settled::Outcome { destination: Verdict::Failed, lane_until: None, .. }));
-        let stored = fixture.stored(message.id).await;
-        assert_eq!((stored.summary.entry.attempt, stored.status), (attempt, Some(500)));
-        match after(settled) {
-            AfterAttempt::RetryAt(at) => assert!(at > START && stored.summary.entry.eligible_at == at),
-            AfterAttempt::Dead => assert_eq!(attempt, RETRY.failures_max),
-            other @ (AfterAttempt::Published
-            | AfterAttempt::HandedOff
-            | AfterAttempt::Uncertain
-            | AfterAttempt::Expired) => panic!("{other:?}"),
-        }
-        assert_eq!(sink.next().await.header("webhook-id"), Some(message.id.to_string().as_str()));
-    }
-    assert_eq!(fixture.state(message.id).await, MessageState::Dead);
-}
-
-// TL-6
-#[tokio::test]
-async fn an_unknown_outcome_follows_the_destinations_policy() {
-    let sink = Sink::start(|_| Answer::Close).await;
-    for (policy, state) in [
-        (UncertainPolicy::Retry, MessageState::RetryWait),
-        (UncertainPolicy::Hold, MessageState::Uncertain),
-        (UncertainPolicy::End, MessageState::Dead),
-    ] {
-        let fixture = Fixture::with(Destination { uncertain: policy, ..destination(&sink) }, options(64)).await;
-        let message = fixture.emit(1).await.remove(0);
-        assert_eq!(after(fixture.publish_one(&message).await).state(), state);
-        assert_eq!(fixture.state(message.id).await, state);
-    }
-}
-
-#[tokio::test]
-async fn a_destinations_wish_delays_its_lane_within_the_bounds_of_its_retries() {
-    for (wish, delay) in [("30", Duration::from_secs(30)), ("999999", RETRY.max)] {
-        let answer = format!("HTTP/1.1 429 No\r\nretry-after: {wish}\r\ncontent-length: 0\r\n\r\n");
-        let sink = Sink::start(move |_| Answer::Raw(answer.clone())).await;
-        let fixture = Fixture::new(&sink).await;
-        let message = fixture.emit(1).await.remove(0);
-        let until = START + delay;
-        let expected = Settled::Outcome {
-            after: AfterAttempt::RetryAt(until),
-            lane_until: Some(until),
-            destination: Verdict::Busy,
-            gone: false,
-        };
-        assert_eq!(fixture.publish_one(&message).await, expected);
-    }
-}
-
-#[tokio::test]
-async fn a_missing_secret_sends_nothing_and_waits_for_the_operator() {
-    let mut sink = Sink::start(|_| Answer::status(200)).await;
-    let signed = Destination { secret: Some("signing".parse().unwrap()), ..destination(&sink) };
-    let fixture = Fixture::with(signed, options(64)).await;
-    let message = fixture.emit(1).await.remove(0);
-    assert_eq!(after(fixture.publish_one(&message).await).state(), MessageState::RetryWait);
-    assert!(!sink.open.has_changed().unwrap(), "nobody ever connected");
-
-    std::fs::write(fixture.shared.directory.path().join("secrets/signing"), "whsec_b25l\nwhsec_dHdv\n").unwrap();
-    fixture.shared.advance(crate::secrets::RECHECK_AFTER);
-    assert_eq!(after(fixture.publish_one(&message).await), AfterAttempt::Published);
-    let received = sink.next().await;
-    assert_eq!(received.header("webhook-signature").unwrap().split(' ').count(), 2, "one for each secret");
-}
-
-// LAN-3
-#[tokio::test]
-async fn what_waits_for_an_operator_has_all_of_its_attempts_left_afterwards() {
-    let sink = Sink::start(|_| Answer::status(500)).await;
-    let signed = Destination { secret: Some("signing".parse().unwrap()), ..destination(&sink) };
-    let fixture = Fixture::with(signed, options(64)).await;
-    let message = fixture.emit(1).await.remove(0);
-    for _ in 0..2 * RETRY.failures_max {
-        let settled = fixture.publish_one(&message).await;
-        assert!(matches!(
-            settled,
-            Settled::Outcome { after: AfterAttempt::RetryAt(_), destination: Verdict::Failed, .. }
-        ));
-        assert_eq!(fixture.stored(message.id).await.summary.entry.attempt, 0);
-    }
-    std::fs::write(fixture.shared.directory.path().join("secrets/signing"), "whsec_b25l\n").unwrap();
-    fixture.shared.advance(crate::secrets::RECHECK_AFTER);
-    for attempt in 1..=RETRY.failures_max {
-        let state = after(fixture.publish_one(&message).await).state();
-        let expected = if attempt < RETRY.failures_max { MessageState::RetryWait } else { MessageState::Dead };
-        let entry = fixture.stored(message.id).await.summary.entry;
-        assert_eq!((state, entry.state, entry.attempt), (expected, expected, attempt));
-    }
-}
-
-// LAN-3, TL-4
-#[tokio::test]
-async fn an_attempt_that_is_not_counted_is_recorded_once_though_its_answer_was_lost() {
-    for loss in Loss::ALL {
-        let permits = Arc::new(Semaphore::new(0));
-        let answer = Answer::Held(Arc::clone(&permits), "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_owned());
-        let mut sink = Sink::start(move |_| answer.clone()).await;
-        let fixture = Fixture::new(&sink).await;
-        let message = fixture.emit(1).await.remove(0);
-        let mut settled = fixture.begin(vec![message.clone()]);
-        sink.next().await;
-        fixture.store.lose_answer(loss);
-        permits.add_permits(1);
-        assert!(matches!(settled.recv().await.unwrap().result, Settled::Outcome { gone: true, .. }), "{loss:?}");
-        let entry = fixture.stored(message.id).await.summary.entry;
-        assert_eq!((entry.state, entry.attempt), (MessageState::RetryWait, 0), "{loss:?}");
-    }
 }
 
 #[tokio::test]

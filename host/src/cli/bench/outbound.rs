@@ -17,10 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
 use crate::env::{self, Env};
-use crate::model::destination::{Destination, Destinations, LaneLimits};
-use crate::model::destination_lane::Ordering;
+use crate::model::destination::{DEFAULT_TERMS, Destination, Destinations, LaneLimits};
 use crate::model::ids::{MessageId, RuntimeId};
-use crate::model::message::{NewMessage, UncertainPolicy};
+use crate::model::message::NewMessage;
 use crate::model::names::DestinationName;
 use crate::model::queue::{QueueClass, QueueClasses};
 use crate::model::reading::RunRecord;
@@ -313,16 +312,10 @@ impl Running {
 
 fn destination(name: &str, in_flight_messages: u32) -> anyhow::Result<Destination> {
     Ok(Destination {
-        name: name.parse()?,
-        url: http::Uri::from_static("http://native.invalid/"),
-        secret: None,
         deadline: Duration::from_secs(60),
         retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(600), failures_max: 100 },
-        uncertain: UncertainPolicy::Retry,
-        retry_statuses: Vec::new(),
-        ordering: Ordering::None,
-        limits: LaneLimits { messages: in_flight_messages, bytes: 16 << 20 },
-        weight: 1,
+        limits: LaneLimits { messages: in_flight_messages, ..DEFAULT_TERMS.limits },
+        ..Destination::new(name.parse()?, http::Uri::from_static("http://native.invalid/"))
     })
 }
 

@@ -9,12 +9,9 @@ use sha2::Sha256;
 
 use super::*;
 use crate::env::{Clock, ManualClock};
-use crate::model::destination::LaneLimits;
-use crate::model::destination_lane::Ordering;
 use crate::model::event::Header;
 use crate::model::ids::MessageId;
-use crate::model::message::{Outcome, UncertainPolicy};
-use crate::model::retry::RetryPolicy;
+use crate::model::message::Outcome;
 use crate::model::url::UrlError;
 use crate::outbound::client_config;
 use crate::outbound::sink::{Answer, Received, Sink};
@@ -25,18 +22,7 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 const IDLE_CONNECTIONS_MAX: usize = 4;
 
 fn destination(url: &str) -> Destination {
-    Destination {
-        name: "sink".parse().unwrap(),
-        url: url.parse().unwrap(),
-        secret: None,
-        deadline: DEADLINE,
-        retry: RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), failures_max: 5 },
-        uncertain: UncertainPolicy::Retry,
-        retry_statuses: Vec::new(),
-        ordering: Ordering::None,
-        limits: LaneLimits { messages: 16, bytes: 1 << 20 },
-        weight: 1,
-    }
+    Destination { deadline: DEADLINE, ..Destination::new("sink".parse().unwrap(), url.parse().unwrap()) }
 }
 
 fn adapter_behind(guard: Guard, destination: &Destination) -> Result<HttpAdapter, UrlError> {

@@ -105,17 +105,12 @@ impl World {
 
     /// Configures a destination `name` that the receiver answers as `path`.
     fn add(&mut self, name: &str, path: &str, adjust: impl FnOnce(&mut Destination)) {
+        let url = format!("http://{}/{path}", self.receiver.address).parse().unwrap();
         let mut destination = Destination {
-            name: name.parse().unwrap(),
-            url: format!("http://{}/{path}", self.receiver.address).parse().unwrap(),
-            secret: None,
             deadline: Duration::from_secs(120),
             retry: RetryPolicy { initial: SECOND, max: 60 * SECOND, failures_max: 100 },
-            uncertain: UncertainPolicy::Retry,
-            retry_statuses: Vec::new(),
-            ordering: Ordering::None,
             limits: LaneLimits { messages: 16, bytes: 1 << 20 },
-            weight: 1,
+            ..Destination::new(name.parse().unwrap(), url)
         };
         adjust(&mut destination);
         self.destinations.insert(destination);
