@@ -118,7 +118,7 @@ async fn histories_come_by_every_outcome() {
     let mut random = StdRng::seed_from_u64(1);
     let mut side = Side::begin(Fixture::new().await).await;
     let mut outcomes = String::new();
-    for _ in 0..3_000 {
+    for _ in 0..6_000 {
         let step = Step::any(&mut random);
         outcomes += &side.apply(&step).await;
         side.fixture.advance(TICK);

@@ -29,7 +29,7 @@ fn recent<T: Copy>(list: &[T], number: usize) -> Option<T> {
 
 /// How long a history keeps what has ended: so that some of it goes while the history goes on.
 const KEEP: Keep =
-    Keep { events: Duration::from_secs(20), messages: Duration::from_secs(10), failed: Some(Duration::from_secs(40)) };
+    Keep { events: Duration::from_secs(60), messages: Duration::from_secs(30), failed: Some(Duration::from_secs(120)) };
 
 /// What was asked for but found nobody to ask about.
 const NOBODY: &str = "nobody";
