@@ -291,15 +291,13 @@ pub(super) const KEYS: &[Key] = &[
         "retention.events_days",
         EVENTS_DAYS_MIN,
         CENTURY_DAYS,
-        "Days that an event is kept after its work has ended, and until its last message is removed. So long are \
-         repeated deliveries recognized by it: no shorter than its provider repeats them.",
+        "Days that an event is kept after its work has ended. So long are repeated deliveries recognized by it.",
     ),
     number(
         "retention.messages_days",
         1,
         CENTURY_DAYS,
-        "Days that a message is kept after it was sent, cancelled or handed off, or expired. So long does an action's \
-         `idempotency_key` hold.",
+        "Days that a message is kept after its end. So long does an action's `idempotency_key` hold.",
     ),
     number(
         "retention.failed_days",
@@ -311,7 +309,7 @@ pub(super) const KEYS: &[Key] = &[
         "retention.start_after_seconds",
         0,
         86_400,
-        "How long the clock must have gone evenly, after a start or after it was set, before anything is removed.",
+        "How long the clock must have gone evenly, since a start or since it was set, before anything is removed.",
     ),
     number("guest.instances_max", 1, 4_096, "Concurrent guest instances; further calls wait."),
     number("guest.memory_max_mib", 1, 4_096, "The most memory that a pack may ask for."),
