@@ -152,7 +152,7 @@ async fn a_line_of_a_message_that_is_gone_is_harmless_and_cleaned_up() {
     // As if a removal had come without its mark.
     let mut tampering = Tampering::in_directory(&world.shared.directory.path().join("data")).await;
     let gone = world.entry(ids[0]).await.seq;
-    tampering.execute(&format!("UPDATE message_counter SET count = count - 1 WHERE state = 0")).await;
+    tampering.execute("UPDATE message_counter SET count = count - 1 WHERE state = 0").await;
     tampering.execute(&format!("DELETE FROM message WHERE seq = {gone}")).await;
     running.advance(3_600 * SECOND);
     assert_eq!(world.receiver.next().await, ids[1]);
