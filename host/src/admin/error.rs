@@ -29,6 +29,16 @@ pub(super) enum ApiError {
         /// Its name.
         what: String,
     },
+    /// There is no such thing; if there was, it had ended, and was removed.
+    #[error("there is no {what}: it never was, or it was removed; what has ended is kept {days} days ({key})")]
+    NotKept {
+        /// What was asked for.
+        what: String,
+        /// How long such things are kept.
+        days: u64,
+        /// The key that says so.
+        key: &'static str,
+    },
     /// The path exists, with another method.
     #[error("this path does not answer this method")]
     Method,
@@ -103,7 +113,7 @@ impl ApiError {
             ApiError::Invalid(_) => error_codes::INVALID,
             ApiError::Unauthorized => error_codes::UNAUTHORIZED,
             ApiError::ForeignHost => error_codes::FOREIGN_HOST,
-            ApiError::NotFound { .. } => error_codes::NOT_FOUND,
+            ApiError::NotFound { .. } | ApiError::NotKept { .. } => error_codes::NOT_FOUND,
             ApiError::Method => error_codes::METHOD,
             ApiError::TooLarge { .. } => error_codes::TOO_LARGE,
             ApiError::TooLate(_) => error_codes::TOO_LATE,
@@ -139,6 +149,7 @@ impl ApiError {
             | ApiError::Unauthorized
             | ApiError::ForeignHost
             | ApiError::NotFound { .. }
+            | ApiError::NotKept { .. }
             | ApiError::Method
             | ApiError::TooLarge { .. }
             | ApiError::OlderReplay(_)

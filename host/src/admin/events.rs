@@ -36,7 +36,7 @@ pub(super) async fn show(
 ) -> Result<Json<wire::EventDetail>, ApiError> {
     match parts.store.event(id).await? {
         Some(event) => Ok(Json(event.into())),
-        None => Err(ApiError::NotFound { what: format!("event {id}") }),
+        None => Err(parts.no_event(id)),
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn run(
 /// The Event's last WorkItem, which must not have ended.
 async fn open_work_item(parts: &AdminParts, id: EventId) -> Result<WorkItemDetail, ApiError> {
     let Some(event) = parts.store.event(id).await? else {
-        return Err(ApiError::NotFound { what: format!("event {id}") });
+        return Err(parts.no_event(id));
     };
     let Some(last) = event.work_items.into_iter().next_back() else {
         return Err(ApiError::NotFound {
@@ -85,7 +85,7 @@ async fn open_work_item(parts: &AdminParts, id: EventId) -> Result<WorkItemDetai
 
 async fn work_item(parts: &AdminParts, item: &WorkItemDetail) -> Result<WorkItemDetail, ApiError> {
     let found = parts.store.work_item(item.id).await?;
-    found.ok_or_else(|| ApiError::NotFound { what: format!("work item {}", item.id) })
+    found.ok_or_else(|| parts.no_work_item(item.id))
 }
 
 fn not_claimable(item: &WorkItemDetail) -> ApiError {
@@ -109,7 +109,7 @@ pub(super) async fn verify(
 ) -> Result<Json<wire::Verification>, ApiError> {
     match supervisor(&parts)?.verify_event(id).await? {
         Some(verification) => Ok(Json(verification.into())),
-        None => Err(ApiError::NotFound { what: format!("event {id}") }),
+        None => Err(parts.no_event(id)),
     }
 }
 

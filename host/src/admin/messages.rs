@@ -14,7 +14,7 @@ use super::{AdminParts, wire};
 use crate::model::ids::{EventId, MessageId};
 use crate::model::message::MessageState;
 use crate::model::time::Timestamp;
-use crate::store::{Cancelled, MessageDetail, MessageFilter, Redriven, Rescheduled, Resolution, Resolved, Store};
+use crate::store::{Cancelled, MessageDetail, MessageFilter, Redriven, Rescheduled, Resolution, Resolved};
 
 /// The longest delay of a reschedule: it catches a mistaken unit.
 const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
@@ -38,7 +38,7 @@ pub(super) async fn show(
     State(parts): State<AdminParts>,
     PathId(id): PathId<MessageId>,
 ) -> Result<Json<wire::MessageDetail>, ApiError> {
-    Ok(Json(find(&parts.store, id).await?.into()))
+    Ok(Json(find(&parts, id).await?.into()))
 }
 
 pub(super) async fn cancel(
@@ -49,9 +49,9 @@ pub(super) async fn cancel(
         Cancelled::Cancelled => tracing::info!(message = %id, "an operator cancelled a message"),
         Cancelled::Already => {}
         Cancelled::TooLate(state) => return Err(ApiError::TooLate(state)),
-        Cancelled::NotFound => return Err(not_found(id)),
+        Cancelled::NotFound => return Err(parts.no_message(id)),
     }
-    Ok(Json(find(&parts.store, id).await?.into()))
+    Ok(Json(find(&parts, id).await?.into()))
 }
 
 pub(super) async fn reschedule(
@@ -67,9 +67,9 @@ pub(super) async fn reschedule(
     match rescheduled {
         Rescheduled::Rescheduled { .. } => tracing::info!(message = %id, "an operator rescheduled a message"),
         Rescheduled::TooLate(state) => return Err(ApiError::TooLate(state)),
-        Rescheduled::NotFound => return Err(not_found(id)),
+        Rescheduled::NotFound => return Err(parts.no_message(id)),
     }
-    Ok(Json(find(&parts.store, id).await?.into()))
+    Ok(Json(find(&parts, id).await?.into()))
 }
 
 /// Sends a dead message again.
@@ -82,9 +82,9 @@ pub(super) async fn redrive(
         Redriven::Redriven { .. } => tracing::info!(message = %id, "an operator redrove a dead message"),
         Redriven::NotDead(state) => return Err(ApiError::NotDead(state)),
         Redriven::Expired(at) => return Err(ApiError::Expired(wire::rfc3339(at))),
-        Redriven::NotFound => return Err(not_found(id)),
+        Redriven::NotFound => return Err(parts.no_message(id)),
     }
-    Ok(Json(find(&parts.store, id).await?.into()))
+    Ok(Json(find(&parts, id).await?.into()))
 }
 
 /// Records the outcome of an uncertain message.
@@ -100,9 +100,9 @@ pub(super) async fn resolve(
     match parts.store.resolve(id, resolution, parts.env.now()).await? {
         Resolved::Resolved => tracing::info!(message = %id, "an operator resolved an uncertain message"),
         Resolved::NotUncertain(state) => return Err(ApiError::NotUncertain(state)),
-        Resolved::NotFound => return Err(not_found(id)),
+        Resolved::NotFound => return Err(parts.no_message(id)),
     }
-    Ok(Json(find(&parts.store, id).await?.into()))
+    Ok(Json(find(&parts, id).await?.into()))
 }
 
 /// The new time of a message.
@@ -140,10 +140,6 @@ fn parse_due(wish: &wire::Reschedule, now: Timestamp) -> Result<Due, ApiError> {
     Ok(due)
 }
 
-pub(super) async fn find(store: &Store, id: MessageId) -> Result<MessageDetail, ApiError> {
-    store.message(id).await?.ok_or_else(|| not_found(id))
-}
-
-fn not_found(id: MessageId) -> ApiError {
-    ApiError::NotFound { what: format!("message {id}") }
+pub(super) async fn find(parts: &AdminParts, id: MessageId) -> Result<MessageDetail, ApiError> {
+    parts.store.message(id).await?.ok_or_else(|| parts.no_message(id))
 }

@@ -31,6 +31,7 @@ mod operations;
 mod packs;
 mod parameters;
 mod queue;
+mod retention;
 mod routes;
 mod shards;
 #[cfg(test)]
@@ -54,7 +55,7 @@ use crate::env::Env;
 use crate::publish::Publisher;
 use crate::secrets::Secret;
 use crate::store::Store;
-use crate::supervise::{DestinationBook, Supervisor};
+use crate::supervise::{DestinationBook, Keeper, Supervisor};
 use crate::timeline::Timeline;
 
 pub use console::url as console_url;
@@ -85,6 +86,8 @@ pub struct AdminParts {
     pub stage: watch::Receiver<Stage>,
     /// Time and randomness.
     pub env: Env,
+    /// Removes what has been kept long enough.
+    pub keeper: Keeper,
 }
 
 /// The stage of a host.

@@ -7,7 +7,9 @@ use utoipa::ToSchema;
 
 use super::error_codes::{self as codes, Code};
 use super::operations::{Operation, delete, get, patch, post, put};
-use super::{destinations, events, health, lanes, messages, openapi, packs, queue, shards, why, wire, work_items};
+use super::{
+    destinations, events, health, lanes, messages, openapi, packs, queue, retention, shards, why, wire, work_items,
+};
 use crate::model::message::MessageState;
 use crate::model::work_item::WorkState;
 use crate::store::PEEK_ROWS_MAX;
@@ -52,6 +54,10 @@ fn host() -> Vec<Operation> {
                 json!({"type": "boolean", "default": false}),
             )
             .answers::<wire::Stats>("The counts, by state.")
+            .fails(codes::OF_THE_STORE),
+        get("/api/v1/retention", "retention", retention::show)
+            .does("How long what has ended is kept, how much is past that, and how far this host is with removing it")
+            .answers::<wire::Retention>("What is kept, and what was removed.")
             .fails(codes::OF_THE_STORE),
     ]
 }

@@ -25,7 +25,7 @@ pub(super) async fn why(
     State(parts): State<AdminParts>,
     PathId(id): PathId<MessageId>,
 ) -> Result<Json<wire::Why>, ApiError> {
-    let detail = find(&parts.store, id).await?;
+    let detail = find(&parts, id).await?;
     let entry = &detail.summary.entry;
     let shard = parts.store.shard_of(&entry.namespace, &entry.destination);
     let mut words = match entry.state {

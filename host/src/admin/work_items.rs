@@ -7,13 +7,13 @@ use super::error::ApiError;
 use super::parameters::PathId;
 use super::{AdminParts, Stage, wire};
 use crate::model::ids::WorkItemId;
-use crate::store::{Replayed, Store, WorkItemDetail};
+use crate::store::{Replayed, WorkItemDetail};
 
 pub(super) async fn show(
     State(parts): State<AdminParts>,
     PathId(id): PathId<WorkItemId>,
 ) -> Result<Json<wire::WorkItem>, ApiError> {
-    Ok(Json(find(&parts.store, id).await?.into()))
+    Ok(Json(find(&parts, id).await?.into()))
 }
 
 /// Skips a dead WorkItem, so that its lane continues.
@@ -22,7 +22,7 @@ pub(super) async fn skip(
     PathId(id): PathId<WorkItemId>,
 ) -> Result<Json<wire::WorkItem>, ApiError> {
     let skipped = parts.store.skip_dead(id).await?;
-    let item = find(&parts.store, id).await?;
+    let item = find(&parts, id).await?;
     if !skipped {
         return Err(ApiError::NotSkippable(item.state));
     }
@@ -42,9 +42,9 @@ pub(super) async fn replay(
         Replayed::Already(child) => (child, true),
         Replayed::NotFinished(state) => return Err(ApiError::NotFinished(state)),
         Replayed::Fenced(at) => return Err(ApiError::OlderReplay(wire::rfc3339(at))),
-        Replayed::NotFound => return Err(not_found(id)),
+        Replayed::NotFound => return Err(parts.no_work_item(id)),
     };
-    let item = find(&parts.store, child).await?;
+    let item = find(&parts, child).await?;
     if !already {
         tracing::info!(work_item = %id, %child, "an operator replayed a work item");
         let stage = parts.stage.borrow().clone();
@@ -55,10 +55,6 @@ pub(super) async fn replay(
     Ok(Json(wire::Replay { already, work_item: item.into() }))
 }
 
-async fn find(store: &Store, id: WorkItemId) -> Result<WorkItemDetail, ApiError> {
-    store.work_item(id).await?.ok_or_else(|| not_found(id))
-}
-
-fn not_found(id: WorkItemId) -> ApiError {
-    ApiError::NotFound { what: format!("work item {id}") }
+async fn find(parts: &AdminParts, id: WorkItemId) -> Result<WorkItemDetail, ApiError> {
+    parts.store.work_item(id).await?.ok_or_else(|| parts.no_work_item(id))
 }

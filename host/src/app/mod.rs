@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  start   data directory ─> listeners ─> store ─> admin ─> secrets ─> guests ─> destinations ─> publisher ─> timeline ─>
-//!          supervisor ─> intake
-//!  stop    intake ─> supervisor ─> timeline ─> publisher ─> admin ─> store
+//!          supervisor ─> intake ─> retention
+//!  stop    intake ─> retention ─> supervisor ─> timeline ─> publisher ─> admin ─> store
 //! ```
 //!
 //! Intake opens last and closes first: what is admitted has somewhere to go. Admin opens early and closes late: a host
@@ -44,7 +44,7 @@ use crate::outbound::{Client, ClientError};
 use crate::publish::{self, PublishError};
 use crate::secrets::{SecretError, Secrets};
 use crate::store::{self, Store, StoreError};
-use crate::supervise::{self, DestinationBook, SuperviseError};
+use crate::supervise::{self, DestinationBook, Keeper, SuperviseError};
 use crate::telemetry::{self, TelemetryError};
 use crate::timeline::{self, TimelineError};
 
@@ -179,7 +179,8 @@ impl App {
         if let Some(packet) = store.packet_bytes() {
             options::check_packet(&config, packet)?;
         }
-        let mut running = Running::begin(store, metrics, env, intake.addr, admin.addr);
+        let keeper = Keeper::new(options::retention(&config), store.clone(), env.clone());
+        let mut running = Running::begin(store, metrics, env, keeper, [intake.addr, admin.addr]);
         running.serve_admin(admin.listener, token);
         match start_work(&mut running, &config, &directories, packs, intake.listener).await {
             Ok(()) => {
@@ -232,6 +233,7 @@ async fn start_work(
         .await?;
     needs::warn(&needs::look(config, &routes, &manifests, &secrets));
     running.serve_intake(intake, options::intake(config), routes, secrets);
+    running.start_keeper();
     Ok(())
 }
 

@@ -9,17 +9,18 @@ use super::descriptors::Descriptors;
 use super::directories::Directories;
 use super::{Running, StartError};
 use crate::claim::ClaimOptions;
-use crate::config::{self, CheckpointsPlace, Config, QueueProfile};
+use crate::config::{self, CheckpointsPlace, Config, QueueProfile, RetentionConfig};
 use crate::execute::{ExecuteOptions, SLOTS_SAFE_MAX, rows_in_work_max};
 use crate::guest::{Ceilings, GuestHost, GuestOptions, long_calls_max};
 use crate::intake::IntakeOptions;
 use crate::lanes::Profile;
+use crate::model::retention::Keep;
 use crate::model::retry::RetryPolicy;
 use crate::outbound::ClientOptions;
 use crate::publish::PublishOptions;
 use crate::secrets::{Secret, Secrets};
 use crate::store::{DatabaseUrl, LeaseTime, PACKET_MARGIN_BYTES, Patience, Store, StoreOptions};
-use crate::supervise::{DestinationParts, ReadDestination, SuperviseOptions};
+use crate::supervise::{DestinationParts, ReadDestination, RetentionOptions, SuperviseOptions};
 use crate::timeline::{AFTER_PANIC, CheckpointOptions, CheckpointPlace, Floors, S3Place, TimelineOptions};
 
 /// The part of the time to stop that running executions get; the rest is for what comes after them.
@@ -200,6 +201,12 @@ pub(super) fn supervise(config: &Config, directories: &Directories, guests: &Gue
         drain: drain(config.shutdown.timeout),
         ..defaults
     }
+}
+
+pub(super) fn retention(config: &Config) -> RetentionOptions {
+    let RetentionConfig { events_days, messages_days, failed_days, start_after } = config.retention;
+    let keep = Keep::of_days(events_days, messages_days, (failed_days > 0).then_some(failed_days));
+    RetentionOptions { keep, start_after }
 }
 
 fn profile(profile: QueueProfile) -> Profile {

@@ -21,7 +21,7 @@ use crate::model::ids::RuntimeId;
 use crate::publish::{PublishOptions, Publisher};
 use crate::secrets::{Secret, Secrets};
 use crate::store::Store;
-use crate::supervise::{DestinationBook, SuperviseOptions, SuperviseParts, Supervisor};
+use crate::supervise::{DestinationBook, Keeper, SuperviseOptions, SuperviseParts, Supervisor};
 use crate::telemetry;
 use crate::timeline::{Timeline, TimelineOptions};
 
@@ -41,6 +41,8 @@ pub struct Running {
     destinations: Option<(DestinationBook, DropGuard)>,
     timeline: Option<(Timeline, CancellationToken)>,
     supervisor: Option<Supervisor>,
+    keeper: Keeper,
+    keeping: Option<Service>,
     guest_threads: Option<GuestThreads>,
 }
 
@@ -100,8 +102,8 @@ impl Running {
         store: Store,
         metrics: PrometheusHandle,
         env: Env,
-        intake_addr: SocketAddr,
-        admin_addr: SocketAddr,
+        keeper: Keeper,
+        [intake_addr, admin_addr]: [SocketAddr; 2],
     ) -> Self {
         let upkeep = env::spawn("metrics upkeep", keep_up(metrics.clone()));
         Self {
@@ -118,6 +120,8 @@ impl Running {
             destinations: None,
             timeline: None,
             supervisor: None,
+            keeper,
+            keeping: None,
             guest_threads: None,
         }
     }
@@ -156,6 +160,7 @@ impl Running {
             metrics: self.metrics.clone(),
             stage: self.stage.subscribe(),
             env: self.env.clone(),
+            keeper: self.keeper.clone(),
         };
         let stop = CancellationToken::new();
         let task = env::spawn("admin", admin::serve(listener, AdminOptions { token }, parts, stop.clone()));
@@ -208,6 +213,12 @@ impl Running {
         Ok(())
     }
 
+    pub(super) fn start_keeper(&mut self) {
+        let stop = CancellationToken::new();
+        let task = env::spawn("retention", self.keeper.clone().run(stop.clone()));
+        self.keeping = Some(Service { task, stop });
+    }
+
     pub(super) fn serve_intake(
         &mut self,
         listener: TcpListener,
@@ -248,6 +259,10 @@ impl Running {
             step.send_replace("answering what was admitted");
             intake.end().await;
         }
+        if let Some(keeping) = self.keeping.take() {
+            step.send_replace("removing what was kept long enough");
+            keeping.end().await;
+        }
         if let Some(supervisor) = self.supervisor.take() {
             step.send_replace("finishing executions");
             supervisor.drain().await;
@@ -275,7 +290,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // What has not been stopped by now is told to: nobody holds it any more.
         self.upkeep.abort();
-        for service in [self.intake.take(), self.admin.take()].into_iter().flatten() {
+        for service in [self.intake.take(), self.keeping.take(), self.admin.take()].into_iter().flatten() {
             service.stop.cancel();
         }
         if let Some((_, stop)) = self.timeline.take() {

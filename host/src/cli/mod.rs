@@ -21,6 +21,7 @@ mod migrate;
 mod output;
 mod pack;
 mod queue;
+mod retention;
 mod serve;
 mod shard;
 mod stats;
@@ -85,6 +86,8 @@ enum Verb {
     Shard(shard::Verb),
     /// Count work items and messages by state
     Stats(stats::Arguments),
+    /// Show how long what has ended is kept, and how far a host is with removing it
+    Retention(retention::Arguments),
     /// Update a store's schema, and create missing work items
     Migrate(migrate::Arguments),
     /// Check everything that a host needs, with a remedy for each finding
@@ -133,6 +136,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Lane(verb) => lane::run(verb).await,
         Verb::Shard(verb) => shard::run(verb).await,
         Verb::Stats(arguments) => stats::run(arguments).await,
+        Verb::Retention(arguments) => retention::run(arguments).await,
         Verb::Migrate(arguments) => migrate::run(arguments).await,
         Verb::Doctor(arguments) => doctor::run(arguments).await,
         Verb::Config(arguments) => config::run(arguments),

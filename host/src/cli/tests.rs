@@ -142,6 +142,7 @@ fn every_verb_is_understood() {
         "forebay lane close acme/sink --json",
         "forebay shard list --json",
         "forebay stats --json",
+        "forebay retention --json",
         "forebay migrate --data d --json",
         "forebay doctor --config f.toml --data d --pack a.fpk --secrets s --admin http://127.0.0.1:9 --json",
         "forebay config --check f.toml",
@@ -238,7 +239,7 @@ async fn what_a_host_answers_decides_the_exit_code() {
         let failure = run(parse(&format!("forebay {what} --admin {admin}")).unwrap().verb).await.unwrap_err();
         assert!(matches!(failure, Failure::NotFound(_)), "{what}: {failure:?}");
     }
-    for what in ["lane list", "shard list", "message redrive --lane acme/sink"] {
+    for what in ["lane list", "shard list", "retention", "message redrive --lane acme/sink"] {
         for format in ["", " --json"] {
             run(parse(&format!("forebay {what}{format} --admin {admin}")).unwrap().verb).await.unwrap();
         }

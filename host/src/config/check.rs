@@ -12,10 +12,11 @@ use super::origins::{self, ReaderDocument};
 use super::sources::Settings;
 use super::{
     AdminConfig, Config, ConfigError, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, PublishConfig,
-    ShutdownConfig, StoreConfig, TOKEN_BYTES_MIN, TimelineConfig, TokenSource,
+    RetentionConfig, ShutdownConfig, StoreConfig, TOKEN_BYTES_MIN, TimelineConfig, TokenSource,
 };
 use crate::model::destination::Destinations;
 use crate::model::names::Namespace;
+use crate::model::retention::EVENTS_DAYS_MIN;
 use crate::secrets::Secret;
 
 /// What a claim must outlast a flow by, so that one late renewal costs no execution.
@@ -35,6 +36,7 @@ pub(super) struct Document {
     timeline: TimelineConfig,
     checkpoints: CheckpointsDocument,
     publish: PublishConfig,
+    retention: RetentionConfig,
     guest: GuestConfig,
     log: LogConfig,
     shutdown: ShutdownConfig,
@@ -113,6 +115,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
         timeline: document.timeline,
         checkpoints,
         publish: document.publish,
+        retention: document.retention,
         guest: document.guest,
         log: document.log,
         shutdown: document.shutdown,
@@ -124,7 +127,7 @@ pub(super) fn check(mut settings: Settings) -> Result<Config, ConfigError> {
 
 /// Keys that bound one another.
 fn check_relations(document: &Document, settings: &mut Settings) {
-    let Document { intake, admin, inbound, flow, store, .. } = document;
+    let Document { intake, admin, inbound, flow, store, retention, .. } = document;
     if intake.body_bytes_max > intake.bytes_max {
         settings.refuse("intake.body_max_mib", "must not be more than `intake.bytes_max_mib`");
     }
@@ -141,6 +144,13 @@ fn check_relations(document: &Document, settings: &mut Settings) {
     }
     if inbound.retry_initial > inbound.retry_max {
         settings.refuse("inbound.retry_initial_ms", "must not be more than `inbound.retry_max_ms`");
+    }
+    if (1..EVENTS_DAYS_MIN).contains(&retention.failed_days) {
+        let reason = format!(
+            "must be 0, which keeps what failed, or at least {EVENTS_DAYS_MIN}: a failed event is recognized when it is \
+             delivered again"
+        );
+        settings.refuse("retention.failed_days", reason);
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use toml::Value;
 
 use crate::model::message::MESSAGE_BYTES_MAX;
+use crate::model::retention::EVENTS_DAYS_MIN;
 
 /// A key of the configuration.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ pub(super) enum Kind {
 
 const DAY_MS: u32 = 86_400_000;
 const HOUR_SECONDS: u32 = 3_600;
+const CENTURY_DAYS: u32 = 36_525;
 
 const fn number(path: &'static str, min: u32, max: u32, meaning: &'static str) -> Key {
     Key { path, kind: Kind::Number { min, max }, meaning }
@@ -285,6 +287,30 @@ pub(super) const KEYS: &[Key] = &[
     ),
     number("publish.idle_connections_max", 0, 1_024, "Idle connections that are kept for one destination."),
     number("publish.idle_timeout_seconds", 1, HOUR_SECONDS, "How long an idle connection is kept."),
+    number(
+        "retention.events_days",
+        EVENTS_DAYS_MIN,
+        CENTURY_DAYS,
+        "Days that an event is kept after its work has ended. So long are repeated deliveries recognized by it.",
+    ),
+    number(
+        "retention.messages_days",
+        1,
+        CENTURY_DAYS,
+        "Days that a message is kept after its end. So long does an action's `idempotency_key` hold.",
+    ),
+    number(
+        "retention.failed_days",
+        0,
+        CENTURY_DAYS,
+        "Days that dead messages and events with dead work items are kept; at least 7. `0`: until an operator acts.",
+    ),
+    number(
+        "retention.start_after_seconds",
+        0,
+        86_400,
+        "How long the clock must have gone evenly, since a start or since it was set, before anything is removed.",
+    ),
     number("guest.instances_max", 1, 4_096, "Concurrent guest instances; further calls wait."),
     number("guest.memory_max_mib", 1, 4_096, "The most memory that a pack may ask for."),
     number(

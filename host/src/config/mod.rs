@@ -38,7 +38,7 @@ pub use destinations::{InFlightMax, destination, destination_value, ordering};
 pub use reference::reference;
 pub use sections::{
     AdminConfig, FlowConfig, GuestConfig, InboundConfig, IntakeConfig, LogConfig, LogFormat, LogLevel, PublishConfig,
-    QueueProfile, ShutdownConfig, StoreConfig, TimelineConfig, TokenSource,
+    QueueProfile, RetentionConfig, ShutdownConfig, StoreConfig, TimelineConfig, TokenSource,
 };
 
 /// The shortest bearer token, in bytes: what cannot be guessed over a network.
@@ -69,6 +69,8 @@ pub struct Config {
     pub checkpoints: CheckpointsConfig,
     /// How destinations are called.
     pub publish: PublishConfig,
+    /// How long what has ended is kept.
+    pub retention: RetentionConfig,
     /// The engine that runs guests.
     pub guest: GuestConfig,
     /// What is logged, and how.

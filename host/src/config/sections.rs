@@ -158,6 +158,21 @@ pub struct PublishConfig {
     pub idle_timeout: Duration,
 }
 
+/// `[retention]`: how long what has ended is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetentionConfig {
+    /// Days for Events.
+    pub events_days: u32,
+    /// Days for messages.
+    pub messages_days: u32,
+    /// Days for what failed; 0 keeps it.
+    pub failed_days: u32,
+    /// For how long the clock must have gone evenly before anything is removed.
+    #[serde(rename = "start_after_seconds", with = "units::seconds")]
+    pub start_after: Duration,
+}
+
 /// `[guest]`: the engine that runs guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -302,6 +317,13 @@ impl Default for PublishConfig {
             idle_connections_max: 32,
             idle_timeout: Duration::from_secs(60),
         }
+    }
+}
+
+impl Default for RetentionConfig {
+    fn default() -> Self {
+        // Ten minutes are enough for NTP to set a clock that came up wrong.
+        Self { events_days: 30, messages_days: 30, failed_days: 0, start_after: Duration::from_secs(600) }
     }
 }
 

@@ -187,6 +187,23 @@ fn keys_that_bound_one_another_are_checked() {
     );
 }
 
+// RET-1, RET-2
+#[test]
+fn what_has_ended_is_kept_long_enough_to_know_a_delivery_by_it() {
+    check_refused(
+        "[retention]\nevents_days = 6\nmessages_days = 0\nfailed_days = 3\n",
+        &[],
+        expect![[r#"
+            the configuration cannot be used:
+              forebay.toml line 2: `retention.events_days` must be a whole number from 7 to 36525
+              forebay.toml line 3: `retention.messages_days` must be a whole number from 1 to 36525
+              forebay.toml line 4: `retention.failed_days` must be 0, which keeps what failed, or at least 7: a failed event is recognized when it is delivered again"#]],
+    );
+    let kept = load("[retention]\nevents_days = 7\nmessages_days = 1\nfailed_days = 7\n", &[]).unwrap().retention;
+    assert_eq!((kept.events_days, kept.messages_days, kept.failed_days), (7, 1, 7));
+    assert_eq!(load("", &[]).unwrap().retention, RetentionConfig::default());
+}
+
 #[test]
 fn a_destination_must_be_an_address_that_can_be_called() {
     check_refused(

@@ -21,6 +21,7 @@ pub mod pack;
 pub mod presets;
 pub mod queue;
 pub mod reading;
+pub mod retention;
 pub mod retry;
 pub mod room;
 pub mod time;

@@ -16,6 +16,7 @@ mod error;
 
 mod messages;
 mod packs;
+mod retention;
 mod shards;
 mod work;
 mod writer;
@@ -48,6 +49,9 @@ pub use messages::{
 };
 pub use packs::{
     Activated, GENERATIONS_SHOWN_MAX, Generation, GenerationStatus, Installed, Installing, ServingGeneration,
+};
+pub use retention::{
+    OnShelf, PAGE_UNITS_MAX, Place, Removed, Retired, SHELF_COUNTED_MAX, Shelf, Standing as RetentionStanding,
 };
 pub use shards::checkpoints::CheckpointRow;
 pub use shards::database_time::DatabaseTime;

@@ -13,6 +13,7 @@ mod generations;
 mod pool;
 mod preview;
 mod readiness;
+mod retention;
 mod rollout;
 mod start;
 mod sweeper;
@@ -24,6 +25,7 @@ pub use destinations::{AdviseOn, DestinationBook, DestinationEntry, DestinationP
 pub use pool::Pool;
 pub use preview::{Against, Cost, DIFFERENCES_KEPT_MAX, Difference, PREVIEW_EVENTS_MAX, Preview};
 pub use readiness::Readiness;
+pub use retention::{Keeper, Pass, PassEnded, Phase, Progress, RetentionOptions};
 pub use rollout::{Arrival, RolloutError, Switch, UploadPermit};
 pub use verify::{Verdict, Verification, Verified};
 
@@ -76,6 +78,7 @@ pub fn describe() {
     describe_gauge!("forebay_stale_rows", "Work items in processing whose lease has expired, over all hosts");
     describe_gauge!("forebay_readiness_gaps", "Confirmed gaps that keep work from being claimed");
     describe_counter!("forebay_pools_stopped_total", "Pools that a confirmed gap stopped");
+    retention::describe();
     describe_counter!(pool::REBUILDS, "Schedulers that were rebuilt, by reason");
 }
 

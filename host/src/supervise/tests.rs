@@ -2,6 +2,7 @@
 
 mod gates;
 mod preview;
+mod retention;
 mod rollout;
 mod verify;
 mod versions;

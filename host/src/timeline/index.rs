@@ -67,6 +67,8 @@ pub(super) enum Unusable {
     OtherOwner,
     /// It has applied more than the store has: the database was replaced.
     AheadOfStore,
+    /// Messages were removed from the store that it may still hold: nobody will tell it that they ended.
+    Trimmed,
 }
 
 impl Unusable {
@@ -80,6 +82,7 @@ impl Unusable {
             Unusable::OtherOrdering => "other_ordering",
             Unusable::OtherOwner => "other_owner",
             Unusable::AheadOfStore => "ahead_of_store",
+            Unusable::Trimmed => "trimmed",
         }
     }
 }
@@ -165,6 +168,15 @@ pub(super) struct Owner {
     pub epoch: u64,
 }
 
+/// What there is of a shard's feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FeedBounds {
+    /// Up to here messages that ended may have been removed.
+    pub trimmed: u64,
+    /// The last sequence number that the store has handed out for the shard.
+    pub end: u64,
+}
+
 /// An open index.
 pub(super) struct Index {
     /// The database, shared with the task that copies it.
@@ -192,10 +204,9 @@ impl Index {
     /// about attempts after that owner wrote to it last is not in it, unless it [is whole](Index::is_whole). It is that
     /// owner's until [`Index::own`] says otherwise.
     ///
-    /// `feed_end` is the last sequence number that the store has handed out for the shard. Whether messages stand in
-    /// the lanes that they belong in is for [`Index::is_reordered`] to say.
-    pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed_end: u64) -> Result<Self, Unusable> {
-        let (database, state) = Self::find(path, memory, owner, feed_end)?;
+    /// Whether messages stand in the lanes that they belong in is for [`Index::is_reordered`] to say.
+    pub(super) fn open(path: &Path, memory: &Memory, owner: Owner, feed: FeedBounds) -> Result<Self, Unusable> {
+        let (database, state) = Self::find(path, memory, owner, feed)?;
         if state.epoch >= owner.epoch {
             return Err(Unusable::OtherOwner);
         }
@@ -250,7 +261,7 @@ impl Index {
         path: &Path,
         memory: &Memory,
         owner: Owner,
-        feed_end: u64,
+        feed: FeedBounds,
     ) -> Result<(Arc<Database>, ShardState), Unusable> {
         if !path.exists() {
             return Err(Unusable::Missing);
@@ -263,8 +274,11 @@ impl Index {
             Some(Some(state)) if state.shard != owner.shard => return Err(Unusable::OtherVersion),
             Some(Some(state)) => state,
         };
-        if state.applied > feed_end {
+        if state.applied > feed.end {
             return Err(Unusable::AheadOfStore);
+        }
+        if state.applied < feed.trimmed {
+            return Err(Unusable::Trimmed);
         }
         Ok((Arc::new(database), state))
     }

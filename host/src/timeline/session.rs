@@ -74,6 +74,8 @@ pub(super) enum End {
     Fenced,
     /// Messages that wait would stand in other lines by the new destinations: the index is to be built again.
     Reordered,
+    /// Messages were removed that the index may still hold: it is to be built again.
+    Trimmed,
     /// The index cannot be used any more.
     Broken(Broken),
     /// The store could not answer before the session began.
@@ -89,6 +91,7 @@ impl End {
             End::Stopped => "stopped",
             End::Fenced => "fenced",
             End::Reordered => "reordered",
+            End::Trimmed => "trimmed",
             End::Broken(_) => "broken",
             End::Store(_) => "store",
             End::Abandoned => "abandoned",
@@ -235,7 +238,8 @@ impl<'s> Session<'s> {
         };
         let end = match end {
             End::Stopped | End::Reordered => self.wind_down(end).await,
-            End::Fenced | End::Broken(_) | End::Store(_) | End::Abandoned => end,
+            // An index that has passed over a page of the feed applies no other.
+            End::Trimmed | End::Fenced | End::Broken(_) | End::Store(_) | End::Abandoned => end,
         };
         self.shard.status.set_active(false);
         self.drain(end).await
@@ -308,6 +312,9 @@ impl<'s> Session<'s> {
     /// Applies the next page of the feed. Returns how much that is.
     fn take_page(&mut self) -> Result<Amount, End> {
         let Some(page) = self.inbox.take_page() else { return Ok(Amount::default()) };
+        if page.has_gap {
+            return Err(End::Trimmed);
+        }
         let taken = Amount { records: page.rows.len(), bytes: page.bytes() };
         self.shard.signals.applied_lag(page.behind);
         self.catching_up.note(&page);

@@ -121,7 +121,7 @@ impl Shard {
                 }
                 After::Again
             }
-            End::Reordered => {
+            End::Reordered | End::Trimmed => {
                 self.release(lease).await;
                 After::Again
             }
@@ -149,6 +149,10 @@ impl Shard {
                 shard = self.id.0,
                 "which messages of a destination keep their order was changed while messages were known: the shard's index \
                  is built again"
+            ),
+            End::Trimmed => tracing::warn!(
+                shard = self.id.0,
+                "messages were removed whose end a shard had not been told: its index is built again"
             ),
             End::Fenced => tracing::warn!(shard = self.id.0, "a shard's lease was lost"),
             End::Abandoned => {

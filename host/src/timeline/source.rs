@@ -29,6 +29,8 @@ pub(super) struct Page {
     pub through: u64,
     /// How many sequence numbers the feed is ahead of this page; 0 at its end.
     pub behind: u64,
+    /// Whether the end of a message may be missing here: it was removed before this page was read.
+    pub has_gap: bool,
 }
 
 /// Where a shard stands in its feed.
@@ -62,7 +64,8 @@ impl Source {
             let pause = match self.read().await {
                 Ok(page) => {
                     let is_end = page.behind == 0;
-                    if (!page.rows.is_empty() || (is_end && !has_reached_end)) && pages.send(page).await.is_err() {
+                    let is_told = !page.rows.is_empty() || page.has_gap || (is_end && !has_reached_end);
+                    if is_told && pages.send(page).await.is_err() {
                         return;
                     }
                     if !is_end {
@@ -88,7 +91,7 @@ impl Source {
 
     async fn read(&mut self) -> Result<Page, StoreError> {
         let rebuilding = self.after < self.rebuild_through;
-        let FeedPage { entries: mut rows, end } =
+        let FeedPage { entries: mut rows, end, has_gap } =
             self.store.feed(self.shard, self.after, rebuilding, PAGE_ROWS_MAX).await?;
         let fitting = fitting(&rows, PAGE_BYTES_MAX);
         let is_full = rows.len() as u64 >= u64::from(PAGE_ROWS_MAX) || fitting < rows.len();
@@ -97,7 +100,8 @@ impl Source {
         let through = if rebuilding { read_through.min(self.rebuild_through) } else { read_through };
         rows.retain(|row| row.seq <= through);
         self.after = through;
-        Ok(Page { rows, through, behind: end.saturating_sub(through) })
+        // A rebuild knows nobody yet, so that it misses no end.
+        Ok(Page { rows, through, behind: end.saturating_sub(through), has_gap: has_gap && !rebuilding })
     }
 }
 

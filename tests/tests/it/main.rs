@@ -17,6 +17,7 @@ mod overload;
 mod pipeline;
 mod queue;
 mod reading;
+mod retention;
 mod rollout;
 mod shutdown;
 mod startup;

@@ -139,9 +139,7 @@ async fn a_cancel_is_answered_honestly() {
     ]]
     .assert_eq(&shown(&moved));
     let unknown = desk.post("/api/v1/messages/msg_00000000000000000000000000000000/cancel", "").await;
-    expect![[
-        r#"404 {"error":{"code":"not_found","message":"there is no message msg_00000000000000000000000000000000"}}"#
-    ]]
+    expect![[r#"404 {"error":{"code":"not_found","message":"there is no message msg_00000000000000000000000000000000: it never was, or it was removed; what has ended is kept 20 days (retention.messages_days)"}}"#]]
     .assert_eq(&shown(&unknown));
 }
 

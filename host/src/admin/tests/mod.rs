@@ -7,8 +7,10 @@ mod destinations;
 mod lanes;
 mod openapi;
 mod probes;
+mod retention;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
@@ -19,11 +21,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{AdminOptions, AdminParts, Stage, serve};
 use crate::env;
+use crate::model::retention::Keep;
 use crate::model::time::Timestamp;
 use crate::rig::http::{Answer, Connection};
 use crate::secrets::Secret;
 use crate::store::Store;
 use crate::store::testing::Fixture;
+use crate::supervise::{Keeper, RetentionOptions};
 use crate::telemetry;
 
 /// 2030-01-01T00:00:00Z.
@@ -35,6 +39,7 @@ struct Desk {
     store: Store,
     address: SocketAddr,
     stage: watch::Sender<Stage>,
+    keeper: Keeper,
     _stop: DropGuard,
 }
 
@@ -45,12 +50,14 @@ impl Desk {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stage = watch::Sender::new(Stage::Starting);
-        let parts =
-            AdminParts { store: store.clone(), metrics: telemetry::metrics().unwrap(), stage: stage.subscribe(), env };
+        let keep = Keep::of_days(30, 20, None);
+        let keeper = Keeper::new(RetentionOptions { keep, start_after: Duration::ZERO }, store.clone(), env.clone());
+        let (metrics, stage_seen) = (telemetry::metrics().unwrap(), stage.subscribe());
+        let parts = AdminParts { store: store.clone(), metrics, stage: stage_seen, env, keeper: keeper.clone() };
         let stop = CancellationToken::new();
         let options = AdminOptions { token: token.map(|token| Secret::new(token.as_bytes())) };
         env::spawn("admin", serve(listener, options, parts, stop.clone()));
-        Self { shared, store, address, stage, _stop: stop.drop_guard() }
+        Self { shared, store, address, stage, keeper, _stop: stop.drop_guard() }
     }
 
     async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

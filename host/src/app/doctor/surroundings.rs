@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Finding, Launch};
 use crate::app::needs::{self, Need};
 use crate::app::{check, directories, options, packs};
-use crate::config::{Config, Refusal};
+use crate::config::{Config, Refusal, RetentionConfig};
 use crate::env::Env;
 use crate::guest::PackFile;
 use crate::secrets::{SecretError, Secrets};
@@ -31,7 +31,21 @@ pub(super) fn settings(config: &Config) -> Vec<Finding> {
         })
     };
     let authorities = refused("certificate authorities", check::authorities(config));
-    authorities.chain(refused("checkpoints", check::checkpoints(config))).collect()
+    let checkpoints = refused("checkpoints", check::checkpoints(config));
+    authorities.chain(checkpoints).chain([retention(config)]).collect()
+}
+
+/// For how long what has ended is kept.
+fn retention(config: &Config) -> Finding {
+    let RetentionConfig { events_days, messages_days, failed_days, .. } = config.retention;
+    let failed = match failed_days {
+        0 => "what failed until an operator acts".to_owned(),
+        days => format!("what failed for {days}"),
+    };
+    Finding::ok(
+        "retention",
+        format_args!("keeps events for {events_days} days, messages for {messages_days}, {failed}"),
+    )
 }
 
 /// The secrets directory, and what is to be in it. Packs that only the store has are not known here: a start warns of

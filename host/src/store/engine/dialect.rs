@@ -7,6 +7,7 @@
 //! | join in the order written | `CROSS JOIN` | `STRAIGHT_JOIN` |
 //! | a limit that is bound | `LIMIT ? + 0`: a bare one is planned again each time | `LIMIT ?` |
 //! | update from a list | `UPDATE .. FROM` | `UPDATE list STRAIGHT_JOIN table` |
+//! | removal by a list | `DELETE .. WHERE key IN (VALUES ..)` | `DELETE table FROM list STRAIGHT_JOIN table` |
 //! | a row that is there already | `ON CONFLICT` | `ON DUPLICATE KEY UPDATE` |
 //! | a read that holds what it read | the one writer holds all | `FOR UPDATE`, `LOCK IN SHARE MODE` |
 //!
@@ -80,6 +81,8 @@ pub(in crate::store) enum Conflict {
     Add(&'static str, &'static str),
     /// A column of the row that is there is set; the columns of the key, and the column.
     Set(&'static str, &'static str),
+    /// A column of the row that is there is set to the larger of the two; the columns of the key, and the column.
+    Raise(&'static str, &'static str),
 }
 
 impl Conflict {
@@ -93,6 +96,9 @@ impl Conflict {
             (Conflict::Set(key, column), Engine::Sqlite) => {
                 format!(" ON CONFLICT ({key}) DO UPDATE SET {column} = excluded.{column}")
             }
+            (Conflict::Raise(key, column), Engine::Sqlite) => {
+                format!(" ON CONFLICT ({key}) DO UPDATE SET {column} = max({column}, excluded.{column})")
+            }
             (Conflict::Keep(key), Engine::MySql { .. }) => {
                 let first = key.split(',').next().unwrap_or(key);
                 format!(" ON DUPLICATE KEY UPDATE {first} = {first}")
@@ -102,6 +108,9 @@ impl Conflict {
             }
             (Conflict::Set(_, column), Engine::MySql { .. }) => {
                 format!(" ON DUPLICATE KEY UPDATE {column} = VALUES({column})")
+            }
+            (Conflict::Raise(_, column), Engine::MySql { .. }) => {
+                format!(" ON DUPLICATE KEY UPDATE {column} = GREATEST({column}, VALUES({column}))")
             }
         }
     }
@@ -116,6 +125,8 @@ pub(in crate::store) enum Shape {
     Insert { into: &'static str, conflict: Conflict },
     /// Changes what the rows name. `rows` is the list's name in `set` and `on`, with the names of its columns.
     Update { table: &'static str, set: &'static str, rows: &'static str, on: &'static str },
+    /// Removes what the rows name by the table's primary key, `key`.
+    Delete { table: &'static str, key: &'static str },
 }
 
 impl Shape {
@@ -124,7 +135,8 @@ impl Shape {
         match self {
             Shape::Select { wanted: columns, .. }
             | Shape::Insert { into: columns, .. }
-            | Shape::Update { rows: columns, .. } => names(columns),
+            | Shape::Update { rows: columns, .. }
+            | Shape::Delete { key: columns, .. } => names(columns),
         }
     }
 
@@ -164,6 +176,14 @@ impl Shape {
                     }
                 }
             }
+            Shape::Delete { table, key } => match engine {
+                Engine::Sqlite => format!("DELETE FROM {table} WHERE {key} IN ({})", list(engine, &["?"], size)),
+                // A list of values in the condition may be taken for a reason to read, and lock, the whole table.
+                Engine::MySql { .. } => {
+                    let list = list(engine, &[format!("? AS {key}")], size);
+                    format!("DELETE {table} FROM ({list}) AS gone STRAIGHT_JOIN {table} ON {table}.{key} = gone.{key}")
+                }
+            },
         }
     }
 
@@ -324,6 +344,18 @@ mod tests {
             "UPDATE (SELECT ? AS id, ? AS head, ? AS head_before UNION ALL SELECT ?, ?, ?) AS moved \
              STRAIGHT_JOIN lane ON lane.id = moved.id \
              SET lane.head = coalesce(moved.head, lane.head), lane.last = moved.head_before"
+        );
+    }
+
+    #[test]
+    fn what_is_removed_is_found_by_its_key() {
+        let delete = Shape::Delete { table: "message", key: "ordinal" };
+        assert_eq!(delete.columns(), 1);
+        assert_eq!(delete.render(Engine::Sqlite, 2), "DELETE FROM message WHERE ordinal IN (VALUES (?), (?))");
+        assert_eq!(
+            delete.render(Engine::MySql { shares_locks: true }, 2),
+            "DELETE message FROM (SELECT ? AS ordinal UNION ALL SELECT ?) AS gone \
+             STRAIGHT_JOIN message ON message.ordinal = gone.ordinal"
         );
     }
 }

@@ -63,6 +63,11 @@ impl Statement {
         Self::new(Shape::Update { table, set, rows, on })
     }
 
+    /// Removes the rows of `table` that a list names by their primary key, the column `key`.
+    pub(in crate::store) const fn delete(table: &'static str, key: &'static str) -> Self {
+        Self::new(Shape::Delete { table, key })
+    }
+
     /// Writes the rows. Returns the number of rows that it found in the table.
     pub(in crate::store) async fn execute<T>(
         &'static self,

@@ -7,8 +7,8 @@ use crate::store::engine::row::Sum;
 use crate::store::engine::values::values;
 use crate::store::{Store, StoreError};
 
-/// The counters of a pack. Another number of rows means that some were stored; another number of ready rows, that a
-/// lane went on or a row was claimed.
+/// The counters of a pack. Another number of rows means that some were stored, or that retention removed some that had
+/// ended; another number of ready rows, that a lane went on or a row was claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueMark {
     stored: u64,

@@ -55,12 +55,13 @@ struct Stored {
     queue_class: QueueClass,
 }
 
-/// The WorkItem has the class of the WorkItem that emitted the action; `default`, if that one is not there.
+/// The WorkItem has the class of the one whose execution emitted the action. Actions of earlier versions do not say
+/// which; then the row does, or it is `default`.
 static STORED: Statement = Statement::select(
     "(ordinal)",
     sql!(
         "SELECT message.ordinal, message.id, message.generation, message.event_id, message.namespace, message.action_pack, \
-     message.action_generation, event.ordinal, coalesce(emitter.queue_class, {default}) FROM wanted \
+     message.action_generation, event.ordinal, coalesce(message.queue_class, emitter.queue_class, {default}) FROM wanted \
      CROSS JOIN message ON message.ordinal = wanted.ordinal LEFT JOIN event ON event.id = message.event_id \
      LEFT JOIN work_item AS emitter ON emitter.id = message.work_item_id"
     ),

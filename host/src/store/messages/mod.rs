@@ -32,6 +32,8 @@ pub struct FeedPage {
     pub entries: Vec<MessageEntry>,
     /// The last sequence number of the shard when the page was read; later messages are not in the page.
     pub end: u64,
+    /// Whether a message may be missing that was removed: it ended, and a reader that knew it before will not be told.
+    pub has_gap: bool,
 }
 
 /// A request for Publish Admission, decided by compare-and-swap.
@@ -167,7 +169,9 @@ impl Store {
             let open = engine.pick(&FEED_OPEN_SQLITE, &FEED_OPEN_MYSQL);
             let text = if nonterminal_only { open } else { &FEED };
             let entries = connection.read_all(text.of(engine), values![shard, after, end, rows_max]).await?;
-            Ok(FeedPage { entries, end })
+            // Read after them: what was removed before they were read has left its mark by now.
+            let has_gap = after < end && after < trimmed(connection, shard).await?;
+            Ok(FeedPage { entries, end, has_gap })
         })
         .await
     }
@@ -175,6 +179,12 @@ impl Store {
     /// The last sequence number that a shard has handed out.
     pub async fn feed_end(&self, shard: ShardId) -> Result<u64, StoreError> {
         self.settled(async |connection| last_seq(connection, shard).await).await
+    }
+
+    /// The largest place in a shard's feed of a message that was removed; 0 if none was. An index that has applied less
+    /// may hold messages that have ended.
+    pub async fn feed_trimmed(&self, shard: ShardId) -> Result<u64, StoreError> {
+        self.bounded(async |connection| trimmed(connection, shard).await).await
     }
 
     /// The current entries of these messages; those that do not exist are left out.
@@ -322,6 +332,11 @@ static PAYLOADS: Statement = Statement::select(
 async fn last_seq(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64, StoreError> {
     let last = connection.read_optional("SELECT last_seq FROM shard WHERE id = ?", values![shard]).await?;
     last.ok_or_else(|| StoreError::Refused(format!("there is no shard {}", shard.0)))
+}
+
+async fn trimmed(connection: &mut Connection<'_>, shard: ShardId) -> Result<u64, StoreError> {
+    let seq = connection.read_optional("SELECT seq FROM shard_trim WHERE shard = ?", values![shard]).await?;
+    Ok(seq.unwrap_or(0))
 }
 
 impl FromColumns for MessageEntry {

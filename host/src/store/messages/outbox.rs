@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use crate::model::ids::{EventId, MessageId, WorkItemId};
 use crate::model::message::{MessageState, NewMessage};
 use crate::model::names::Namespace;
+use crate::model::queue::QueueClass;
 use crate::model::time::Timestamp;
 use crate::store::engine::dialect::Conflict;
 use crate::store::engine::row::FromColumns;
@@ -21,6 +22,8 @@ pub(in crate::store) struct Emitted {
     pub(in crate::store) event_id: EventId,
     pub(in crate::store) work_item_id: WorkItemId,
     pub(in crate::store) namespace: Namespace,
+    /// The class of the WorkItem that emitted it: an action's own is in it.
+    pub(in crate::store) queue_class: QueueClass,
     pub(in crate::store) message: NewMessage,
     pub(in crate::store) now: Timestamp,
 }
@@ -45,7 +48,7 @@ static KNOWN: Statement =
 
 static INSERT: Statement = Statement::insert(
     "message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, ordering_key, due_at, eligible_at, \
-     expire_at, bytes, created_at, state, generation, attempt, action, action_pack, action_generation)",
+     expire_at, bytes, created_at, state, generation, attempt, action, action_pack, action_generation, queue_class)",
     Conflict::Fail,
 );
 
@@ -96,15 +99,15 @@ async fn insert(unit: &mut Unit<'_>, placed: Vec<Placed>) -> Result<(), sqlx::Er
     }
     INSERT
         .write(&mut unit.connection, rows, |values, (placed, bytes)| {
-            let Emitted { event_id, work_item_id, namespace, message, now } = placed.emitted;
+            let Emitted { event_id, work_item_id, namespace, queue_class, message, now } = placed.emitted;
             values.push(placed.ordinal).push(message.id).push(placed.shard).push(placed.seq);
             values.push(event_id).push(work_item_id);
             values.push(&namespace).push(&message.destination).push(message.ordering_key);
             values.push(message.due_at).push(message.due_at).push(message.expire_at);
             values.push(bytes).push(now).push(MessageState::Scheduled).push(1_u32).push(0_u32);
             match message.action {
-                Some(action) => values.push(action.name).push(&action.pack).push(action.generation),
-                None => values.push(None::<String>).push(None::<String>).push(None::<u32>),
+                Some(action) => values.push(action.name).push(&action.pack).push(action.generation).push(queue_class),
+                None => values.push(None::<String>).push(None::<String>).push(None::<u32>).push(None::<i64>),
             };
         })
         .await?;

@@ -87,4 +87,28 @@ impl Tampering {
         }
         connection.commit().await.unwrap();
     }
+
+    /// Has the WorkItems of a backlog that are done have ended at `at`, and adds as many messages that were published
+    /// then.
+    pub(super) async fn end_backlog(&mut self, rows: u32, at: Timestamp) {
+        let at = at.as_millis();
+        let engine = self.connection().engine();
+        let id = engine.pick("CAST(printf('%016d', n) AS BLOB)", "LPAD(n, 16, '0')");
+        let statements = [
+            format!("UPDATE work_item SET finished_at = {at} + ordinal % 1000 WHERE ordinal >= {FIRST} * 16"),
+            format!(
+                "INSERT INTO message (ordinal, id, shard, seq, event_id, work_item_id, namespace, destination, state, \
+                 generation, attempt, due_at, eligible_at, bytes, created_at, finished_at) {NUMBERS} \
+                 SELECT {FIRST} + n, {id}, 0, {FIRST} + n, {id}, {id}, 'acme', 'sink', 4, 1, 1, 0, 0, 2, 0, {at} + n % 1000 \
+                 FROM number WHERE n < {rows} ORDER BY n"
+            ),
+            format!("INSERT INTO message_counter VALUES (4, 99, {rows})"),
+        ];
+        let mut connection = self.connection();
+        connection.begin().await.unwrap();
+        for statement in statements {
+            connection.execute(&statement, values![]).await.unwrap();
+        }
+        connection.commit().await.unwrap();
+    }
 }

@@ -5,8 +5,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::model::retention::Keep;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::values::values;
+use crate::store::retention;
 use crate::store::work::{claiming, finalize};
 use crate::store::writer::unit::{Terms, Unit};
 
@@ -99,6 +101,25 @@ impl Fixture {
         let mut costs = self.costs_once().await;
         for _ in 1..TIMES {
             costs = costs.least(self.costs_once().await);
+        }
+        costs
+    }
+
+    /// What a page of a shelf costs: to look at it, and to remove what may go.
+    pub(super) async fn retention_costs(&self, shelf: Shelf, keep: &Keep) -> [u64; 2] {
+        let limits = keep.limits(self.now());
+        let mut costs = [u64::MAX; 2];
+        for _ in 0..TIMES {
+            let measured = self.measured(async |unit, meter| {
+                let (_, request) = retention::look(&mut unit.connection, shelf, limits, None).await.unwrap();
+                let looked = meter.lap(unit).await;
+                let removed = retention::apply(unit, vec![request.unwrap()]).await.unwrap().remove(0).unwrap();
+                assert!(removed.events + removed.messages >= 32, "{removed:?}");
+                unit.write_counters().await.unwrap();
+                [looked, meter.lap(unit).await]
+            });
+            let measured = measured.await;
+            costs = [costs[0].min(measured[0]), costs[1].min(measured[1])];
         }
         costs
     }

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::model::message::{AfterAttempt, NewMessage};
+use crate::model::retention::{DAY, Keep};
 use crate::store::engine::dialect::is_conflict;
 use crate::store::engine::sequences::Sequences;
 use crate::store::engine::values::values;
@@ -139,6 +140,63 @@ async fn two_runtimes_that_replay_the_same_row_make_one_child() {
     }
     first.store.assert_counted().await;
     assert_eq!(first.store.stats().await.unwrap().work_items[&WorkState::Done], 20);
+}
+
+// RET-5: they meet over the same events and messages, over receipts with events of both, and over deliveries.
+#[tokio::test]
+async fn two_runtimes_that_remove_at_once_remove_everything_once() {
+    const EVENTS: u64 = 240;
+    let first = begin(LeaseTime::Runtime).await;
+    let second = first.beside(0).await;
+    for receipt in 0..EVENTS / 8 {
+        let event = |n| first.event(&format!("d-{receipt}-{n}"), None, "body");
+        first.store.enqueue(first.delivery((0..8).map(event).collect())).await.unwrap();
+    }
+    let mut messages = 0;
+    while let Some(item) = first.claim(1).await.pop() {
+        let message = first.message("sink", first.now());
+        messages += 1;
+        let id = message.id;
+        assert_eq!(first.finish(&item, done(vec![message])).await, Finished::Applied);
+        assert_eq!(first.store.cancel(id, first.now()).await.unwrap(), Cancelled::Cancelled);
+    }
+    first.emit(vec![first.message("sink", first.now())]).await;
+    let keep = Keep::of_days(30, 30, None);
+    for runtime in [&first, &second] {
+        runtime.advance(31 * DAY);
+    }
+    let clear = async |runtime: &Fixture| {
+        let mut removed = Removed::default();
+        for shelf in Shelf::ALL {
+            let mut from = None;
+            loop {
+                let retired = runtime.store.retire(shelf, &keep, from, runtime.now()).await.unwrap();
+                removed += retired.removed;
+                from = retired.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+        }
+        removed
+    };
+    let deliver = async || {
+        for n in 0..40 {
+            first.enqueue(vec![first.event(&format!("new-{n}"), None, "body")]).await;
+        }
+    };
+    let (mut one, other, ()) = tokio::join!(clear(&first), clear(&second), deliver());
+    one += other;
+    // What one held when the other looked may be left.
+    one += clear(&first).await;
+    one += clear(&second).await;
+    assert_eq!(one, Removed { events: EVENTS, work_items: EVENTS, messages });
+    let mut tampering = Tampering::with(&first).await;
+    for (table, rows) in [("event", 41), ("work_item", 41), ("receipt", 41), ("message", 1), ("message_payload", 1)] {
+        assert_eq!(tampering.count(&format!("SELECT count(*) FROM {table}")).await, rows, "{table}");
+    }
+    tampering.close().await;
+    first.store.assert_counted().await;
 }
 
 // CLM-5: a lease is measured by the database's clock, whatever the runtimes' own say.

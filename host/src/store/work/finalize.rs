@@ -173,6 +173,7 @@ pub(in crate::store) async fn finish(
             event_id: end.row.event_id,
             work_item_id: end.row.id,
             namespace: end.row.namespace.clone(),
+            queue_class: end.row.queue_class,
             message,
             now: finish.now,
         }));

@@ -16,6 +16,7 @@ use crate::store::messages::transitions::{self, Book, Cancel, Owned, Redrive, Re
 use crate::store::messages::{Admission, AdmissionRequest, Cancelled, OutcomeRecord, Redriven, Rescheduled, Resolved};
 use crate::store::packs::installing::{self, Activation, Chunk, Installation};
 use crate::store::packs::{Activated, Installed};
+use crate::store::retention::{self, Removed, Retire};
 use crate::store::shards::checkpoints::{self, CheckpointRequest, CheckpointRow};
 use crate::store::shards::destinations::{self, DestinationChange, DestinationChanged};
 use crate::store::shards::gates::{self, GateChange};
@@ -210,6 +211,7 @@ kinds! {
     resolutions: Resolve(Resolve) => Resolved;
     gates: SetGate(GateChange) => ();
     destinations: ChangeDestination(DestinationChange) => DestinationChanged;
+    retirements: Retire(Retire) => Removed, rows |request| request.rows();
     expiries: Expire(Owned<AdmissionRequest>) => Vec<bool>, rows |request| request.items.len();
     admissions: Admit(Owned<AdmissionRequest>) => Vec<Admission>, rows |request| request.items.len();
     claims: Claim(ClaimRequest) => Vec<ClaimedWorkItem>, rows |request| request.rows();
@@ -256,6 +258,7 @@ impl Kinds {
         self.replays.answers = replay::apply(unit, self.replays.requests(afterwards)).await?;
         self.sweeps.answers = sweep::apply(unit, self.sweeps.requests(afterwards)).await?;
         self.apply_to_shards(unit, emitted, afterwards).await?;
+        self.retirements.answers = retention::apply(unit, self.retirements.requests(afterwards)).await?;
         self.withdrawals.answers = withdrawals::apply(unit, self.withdrawals.requests(afterwards)).await?;
         self.presences.answers = runtimes::apply(unit, self.presences.requests(afterwards)).await?;
         self.gates.answers = gates::apply(unit, self.gates.requests(afterwards)).await?;

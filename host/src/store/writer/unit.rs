@@ -139,6 +139,11 @@ impl<'c> Unit<'c> {
         *self.messages.entry(to).or_default() += 1;
     }
 
+    /// A message that stood in `from` is removed.
+    pub(in crate::store) fn uncount_message(&mut self, from: MessageState) {
+        *self.messages.entry(from).or_default() -= 1;
+    }
+
     /// Writes the counters, once for the whole transaction.
     pub(in crate::store) async fn write_counters(&mut self) -> Result<(), sqlx::Error> {
         let stripe = self.terms.stripe;

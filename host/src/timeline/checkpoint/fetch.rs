@@ -24,6 +24,8 @@ pub(in crate::timeline) enum Refused {
     Foreign,
     /// It is laid out as another version does.
     Outdated,
+    /// Messages were removed since then that it may still hold.
+    Trimmed,
     /// The object store cannot be asked, or this disk not be written to.
     Unreachable,
 }
@@ -36,6 +38,7 @@ impl Refused {
             Refused::Torn => "torn",
             Refused::Foreign => "foreign",
             Refused::Outdated => "outdated",
+            Refused::Trimmed => "trimmed",
             Refused::Unreachable => "unreachable",
         }
     }

@@ -19,7 +19,7 @@ use super::*;
 use crate::store::testing::{Fixture, START};
 use crate::store::{CheckpointRow, ShardLease};
 use crate::timeline::database::{Database, Memory};
-use crate::timeline::index::{Index, Owner, Unusable};
+use crate::timeline::index::{FeedBounds, Index, Owner, Unusable};
 use crate::timeline::keys::Family;
 
 const SHARD: ShardId = ShardId(0);
@@ -114,7 +114,7 @@ impl Site {
     async fn open(&self, row: &CheckpointRow) -> Result<Index, Unusable> {
         self.fetch(row).await.unwrap();
         let next = Owner { epoch: self.lease.epoch + 1, ..owner(&self.lease) };
-        Index::open(&self.folder.path().join("fetched"), &memory(), next, self.numbers)
+        Index::open(&self.folder.path().join("fetched"), &memory(), next, FeedBounds { trimmed: 0, end: self.numbers })
     }
 
     async fn paths(&self) -> Vec<ObjectPath> {
@@ -280,7 +280,7 @@ async fn an_owner_that_has_lost_its_lease_records_nothing_and_removes_nothing_of
     assert_eq!(lease.epoch, old.lease.epoch + 1);
     old.fetch(&first).await.unwrap();
     let path = old.folder.path().join("fetched");
-    let mut index = Index::open(&path, &memory(), owner(&lease), old.numbers).unwrap();
+    let mut index = Index::open(&path, &memory(), owner(&lease), FeedBounds { trimmed: 0, end: old.numbers }).unwrap();
     index.own(lease.epoch).unwrap();
     let job = |number, stop| Job {
         lease,

@@ -15,7 +15,7 @@ use crate::publish::{Entrance, Seat};
 use crate::store::{GateRow, ShardId};
 use crate::timeline::clock::Interval;
 use crate::timeline::database::Memory;
-use crate::timeline::index::Owner;
+use crate::timeline::index::{FeedBounds, Owner};
 use crate::timeline::signals::Signals;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -363,7 +363,8 @@ fn what_has_ended_in_a_lane_that_was_never_met_leaves_an_index_that_can_be_gone_
     let Bench { _directory: directory, index, .. } = bench;
     drop(index);
     let owner = Owner { shard: ShardId(0), epoch: 2 };
-    let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, 100).unwrap();
+    let feed = FeedBounds { trimmed: 0, end: 100 };
+    let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, feed).unwrap();
     assert_eq!(index.lanes().iter().map(|lane| lane.pending()).collect::<Vec<_>>(), [1]);
 }
 

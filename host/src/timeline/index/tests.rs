@@ -28,7 +28,7 @@ fn created(directory: &TempDir) -> Index {
 }
 
 fn reopened(directory: &TempDir, epoch: u64, feed_end: u64) -> Result<Index, Unusable> {
-    Index::open(&directory.path().join("shard"), &memory(), owner(epoch), feed_end)
+    Index::open(&directory.path().join("shard"), &memory(), owner(epoch), FeedBounds { trimmed: 0, end: feed_end })
 }
 
 fn name(destination: &str) -> LaneName {
@@ -287,8 +287,11 @@ fn an_index_is_only_gone_on_with_by_whom_it_fits() {
     );
     assert_eq!(reopened(&directory, 2, 6).err(), Some(Unusable::AheadOfStore));
     let path = directory.path().join("shard");
+    let feed = FeedBounds { trimmed: 7, end: 7 };
+    let more_is_gone = FeedBounds { trimmed: 8, end: 9 };
+    assert_eq!(Index::open(&path, &memory(), owner(2), more_is_gone).err(), Some(Unusable::Trimmed));
     let other_shard = Owner { shard: ShardId(4), ..owner(2) };
-    assert_eq!(Index::open(&path, &memory(), other_shard, 7).err(), Some(Unusable::OtherVersion));
+    assert_eq!(Index::open(&path, &memory(), other_shard, feed).err(), Some(Unusable::OtherVersion));
     assert_eq!(reopened(&directory, 2, 7).unwrap().applied(), 7);
     let mut index = reopened(&directory, 5, 7).expect("owners that never opened it are in nobody's way");
     assert!(!index.is_of_owner_before(5));

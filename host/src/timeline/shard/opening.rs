@@ -11,7 +11,7 @@ use crate::model::destination::Destinations;
 use crate::store::ShardLease;
 use crate::timeline::checkpoint::Refused;
 use crate::timeline::database::{Broken, Database};
-use crate::timeline::index::{Index, Owner, Unusable};
+use crate::timeline::index::{FeedBounds, Index, Owner, Unusable};
 use crate::timeline::lease::Holding;
 use crate::timeline::quarantine;
 use crate::timeline::session::{Checkpointing, End, Following, Inbox, Restored, RestoredFrom, Session, Tenure};
@@ -35,12 +35,14 @@ impl Shard {
     ) -> Result<(Session<'_>, Source, mpsc::Sender<Page>), End> {
         let Surroundings { store, checkpoints, options, env, .. } = &*self.around;
         let feed_end = store.feed_end(self.id).await.map_err(End::Store)?;
+        let trimmed = store.feed_trimmed(self.id).await.map_err(End::Store)?;
+        let feed = FeedBounds { trimmed, end: feed_end };
         // The same destinations tell lanes apart, open them, and serve them.
         let following = Following::begin(self.watched.clone());
         let destinations = &following.destinations;
         let owner = Owner { shard: self.id, epoch: lease.epoch };
         let restored = tokio::select! {
-            restored = self.open(lease, owner, destinations, feed_end) => restored?,
+            restored = self.open(lease, owner, destinations, feed) => restored?,
             () = stop.cancelled() => return Err(End::Stopped),
         };
         let from = restored.from;
@@ -73,9 +75,9 @@ impl Shard {
         lease: ShardLease,
         owner: Owner,
         destinations: &Destinations,
-        feed_end: u64,
+        feed: FeedBounds,
     ) -> Result<Restored, End> {
-        let found = || self.open_in_order(owner, destinations, feed_end);
+        let found = || self.open_in_order(owner, destinations, feed);
         // The last change in an index that is passed over for a checkpoint.
         let mut kept = None;
         let reason = match found() {
@@ -92,11 +94,11 @@ impl Shard {
             self.set_aside(lease).await;
         }
         // The very first start finds no index and no messages either: there is nothing to restore.
-        if feed_end > 0 {
+        if feed.end > 0 {
             self.signals.rebuilt(reason);
             let reason = reason.as_str();
-            tracing::warn!(shard = self.id.0, reason, feed_end, "a shard's index must be restored");
-            if let Some(index) = self.open_checkpoint(owner, destinations, feed_end).await? {
+            tracing::warn!(shard = self.id.0, reason, feed_end = feed.end, "a shard's index must be restored");
+            if let Some(index) = self.open_checkpoint(owner, destinations, feed).await? {
                 self.signals.restored(RestoredFrom::Checkpoint);
                 return Ok(Restored { index, from: RestoredFrom::Checkpoint });
             }
@@ -114,8 +116,8 @@ impl Shard {
     }
 
     /// Opens the index in which messages stand in the lanes that they belong in.
-    fn open_in_order(&self, owner: Owner, destinations: &Destinations, feed_end: u64) -> Result<Index, Unusable> {
-        let index = Index::open(&self.path, &self.around.memory, owner, feed_end)?;
+    fn open_in_order(&self, owner: Owner, destinations: &Destinations, feed: FeedBounds) -> Result<Index, Unusable> {
+        let index = Index::open(&self.path, &self.around.memory, owner, feed)?;
         if index.is_reordered(destinations)? { Err(Unusable::OtherOrdering) } else { Ok(index) }
     }
 
@@ -133,12 +135,18 @@ impl Shard {
         &self,
         owner: Owner,
         destinations: &Destinations,
-        feed_end: u64,
+        feed: FeedBounds,
     ) -> Result<Option<Index>, End> {
         let rows = self.around.checkpoints.of(self.id).await.map_err(End::Store)?;
         for row in rows.iter().take(CHECKPOINTS_TRIED_MAX) {
-            let refused = match self.around.checkpoints.fetch(row, &self.path).await {
-                Ok(()) => match self.open_in_order(owner, destinations, feed_end) {
+            let fetched = if row.applied < feed.trimmed {
+                // It is not worth being fetched.
+                Err(Refused::Trimmed)
+            } else {
+                self.around.checkpoints.fetch(row, &self.path).await
+            };
+            let refused = match fetched {
+                Ok(()) => match self.open_in_order(owner, destinations, feed) {
                     Ok(index) if index.applied() >= row.applied => {
                         let applied = index.applied();
                         tracing::info!(shard = self.id.0, applied, bytes = row.bytes, "a checkpoint was restored");

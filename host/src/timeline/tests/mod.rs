@@ -17,6 +17,7 @@ mod placement;
 mod places;
 mod receiver;
 mod recovery;
+mod trimming;
 mod why;
 mod work;
 

@@ -4,7 +4,10 @@ use futures_util::future::join_all;
 
 use super::backlog::Shape;
 use super::measure::Costs;
+use super::publishing::{acquire, admit, record, shard};
 use super::*;
+use crate::model::message::AfterAttempt;
+use crate::model::retention::{DAY, Keep};
 
 /// Delivers events, each in the lane that `source` names.
 async fn fill(fixture: &Fixture, name: &str, rows: usize, source: impl Fn(usize) -> Option<String>) {
@@ -99,5 +102,38 @@ async fn a_claim_of_a_class_does_not_pay_for_the_backlog_of_another() {
     for (shape, fixture) in [("ready", ready), ("due", due)] {
         let cost = fixture.claim_cost_of(latency).await;
         assert!(cost * 10 <= base * 13, "{shape}: {cost} steps instead of {base}");
+    }
+}
+
+/// What a page of each kind costs beside so many rows that ended a while ago, and may not go yet.
+async fn retention_costs_beside(rows: u32) -> [[u64; 2]; 2] {
+    let fixture = start().await;
+    let lease = acquire(&fixture, shard(&fixture)).await;
+    for _ in 0..32 {
+        let id = fixture.emit(vec![fixture.message("sink", START)]).await[0];
+        admit(&fixture, lease, id, 1).await;
+        assert!(record(&fixture, lease, id, 1, AfterAttempt::Published).await);
+        fixture.deliver(&format!("alone-{id}"), None).await;
+        fixture.drain().await;
+    }
+    let mut tampering = Tampering::with(&fixture).await;
+    tampering.add_backlog(Shape::ManyFinished, rows).await;
+    tampering.end_backlog(rows, START + 20 * DAY).await;
+    tampering.close().await;
+    fixture.emit(vec![fixture.message("sink", START)]).await;
+    fixture.advance(31 * DAY);
+    let keep = Keep::of_days(30, 30, None);
+    let costs = [Shelf::Messages, Shelf::Events];
+    let costs = [fixture.retention_costs(costs[0], &keep).await, fixture.retention_costs(costs[1], &keep).await];
+    fixture.store.close().await;
+    costs
+}
+
+// RET-5: looking for what may go, and removing it, read what they are about.
+#[tokio::test]
+async fn retention_costs_no_more_beside_a_large_store() {
+    let (few, many) = (retention_costs_beside(FEW).await, retention_costs_beside(MANY / 4).await);
+    for (few, many) in few.into_iter().flatten().zip(many.into_iter().flatten()) {
+        assert!(many * 20 <= few * 23, "{many:?} beside many rows, {few:?} beside few");
     }
 }

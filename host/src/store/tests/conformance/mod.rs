@@ -22,6 +22,7 @@ mod peeking;
 mod projecting;
 mod publishing;
 mod replaying;
+mod retiring;
 mod runtimes;
 mod stats;
 mod sweeping;

@@ -5,6 +5,7 @@ use super::*;
 use crate::model::message::AfterAttempt;
 use crate::model::pack::Coalescing;
 use crate::model::reading::RunRecord;
+use crate::model::retention::Keep;
 
 /// How many of the rows that were made last a step chooses from.
 const RECENT: usize = 24;
@@ -25,6 +26,10 @@ fn recent<T: Copy>(list: &[T], number: usize) -> Option<T> {
     let recent = &list[list.len().saturating_sub(RECENT)..];
     (!recent.is_empty()).then(|| recent[number % recent.len()])
 }
+
+/// How long a history keeps what has ended: so that some of it goes while the history goes on.
+const KEEP: Keep =
+    Keep { events: Duration::from_secs(60), messages: Duration::from_secs(30), failed: Some(Duration::from_secs(120)) };
 
 /// What was asked for but found nobody to ask about.
 const NOBODY: &str = "nobody";
@@ -90,6 +95,7 @@ impl Side {
                 format!("{replayed:?}")
             }
             Step::Sweep => format!("{:?}", store.sweep_lanes(SweepCursor::default()).await),
+            Step::Retire => self.retire().await,
             Step::Install { .. } | Step::Activate { .. } | Step::Drain { .. } => self.govern(step).await,
             Step::Shard { .. } | Step::Beat { .. } | Step::Gate { .. } => self.share(step).await,
             Step::List { state, limit } => {
@@ -116,6 +122,48 @@ impl Side {
             | Step::Redrive { .. }
             | Step::Resolve { .. } => self.publish(step).await,
         }
+    }
+
+    /// Removes what has ended. Nothing that had not is gone, and what is left of an Event is all of it.
+    async fn retire(&mut self) -> String {
+        let (items, messages) = self.states().await;
+        let mut removed = Removed::default();
+        for shelf in Shelf::ALL {
+            let mut from = None;
+            loop {
+                let retired = self.fixture.store.retire(shelf, &KEEP, from, self.fixture.now()).await.unwrap();
+                removed += retired.removed;
+                from = retired.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+        }
+        let (items_left, messages_left) = self.states().await;
+        for (id, state) in items {
+            assert!(items_left.contains_key(&id) || state.is_terminal(), "{id} was {state:?}");
+        }
+        for (id, (state, event)) in messages {
+            assert!(messages_left.contains_key(&id) || state.is_terminal(), "{id} was {state:?}");
+            let has_event = self.fixture.store.event(event).await.unwrap().is_some();
+            assert!(has_event || !messages_left.contains_key(&id), "{id} has lost {event}");
+        }
+        let exact = self.fixture.store.exact_stats(self.fixture.now()).await.unwrap();
+        assert_eq!((exact.uncovered, exact.rows), (0, exact.counters));
+        format!("Retired {removed:?}")
+    }
+
+    /// What stands where of all that this history made, as far as it is there.
+    async fn states(&self) -> (BTreeMap<WorkItemId, WorkState>, BTreeMap<MessageId, (MessageState, EventId)>) {
+        let store = &self.fixture.store;
+        let (mut items, mut messages) = (BTreeMap::new(), BTreeMap::new());
+        for id in &self.items {
+            items.extend(store.work_item(*id).await.unwrap().map(|item| (*id, item.state)));
+        }
+        for entry in store.message_entries(&self.messages).await.unwrap() {
+            messages.insert(entry.id, (entry.state, entry.event_id));
+        }
+        (items, messages)
     }
 
     async fn deliver(&mut self, by: By, generation: usize, parts: &[NewPart]) -> String {

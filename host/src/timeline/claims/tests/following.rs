@@ -122,7 +122,8 @@ fn another_order_concerns_the_index_only_where_messages_would_stand_in_other_lan
     let Bench { _directory: directory, index, destinations, .. } = bench;
     drop(index);
     let owner = Owner { shard: ShardId(0), epoch: 2 };
-    let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, 100).unwrap();
+    let feed = FeedBounds { trimmed: 0, end: 100 };
+    let index = Index::open(&directory.path().join("shard"), &Memory::new(1 << 20), owner, feed).unwrap();
     assert!(!index.is_reordered(&destinations).unwrap(), "it is remembered");
     let mut now = destinations.clone();
     now.insert(ordered("plain", Ordering::Exact));
