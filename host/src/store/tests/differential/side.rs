@@ -148,6 +148,9 @@ impl Side {
             let has_event = self.fixture.store.event(event).await.unwrap().is_some();
             assert!(has_event || !messages_left.contains_key(&id), "{id} has lost {event}");
         }
+        // What follows is about what is there.
+        self.items.retain(|id| items_left.contains_key(id));
+        self.messages.retain(|id| messages_left.contains_key(id));
         let exact = self.fixture.store.exact_stats(self.fixture.now()).await.unwrap();
         assert_eq!((exact.uncovered, exact.rows), (0, exact.counters));
         format!("Retired {removed:?}")

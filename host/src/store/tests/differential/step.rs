@@ -194,8 +194,10 @@ impl Step {
             88 => Step::Shard { shard: random.random_range(0..2), renews: random.random() },
             89 => Step::Beat { runtime: random.random_range(0..3), leaves: random.random_range(0..4) == 0 },
             90..92 => Step::List { state: MessageState::ALL.choose(random).copied(), limit: random.random_range(1..5) },
-            92 => Step::Retire,
-            93..98 => Step::Pass { ms: random.random_range(1..5_000) },
+            92..98 => match random.random_range(1..5_000) {
+                ms if ms % 5 == 0 => Step::Retire,
+                ms => Step::Pass { ms },
+            },
             // Longer than a lease.
             _ => Step::Pass { ms: 31_000 },
         }
