@@ -120,7 +120,7 @@ fn shares_of_a_destination_differ_from_those_by_weight_by_two_visits_and_a_large
         for (one, other) in (0..keys).flat_map(|one| (0..keys).map(move |other| (one, other))) {
             let (of_one, of_other) = (u64::from(weights[one]), u64::from(weights[other]));
             let ahead = (taken[one] * of_other).saturating_sub(taken[other] * of_one);
-            // One of them may have begun a visit more and the other not have used its last, and be in debt by its largest.
+            // One may have begun a visit more, and be in debt by its largest; the other may not have used its last.
             let most = 2 * quantum * of_one * of_other + largest[one] * of_other;
             assert!(one == other || ahead < most, "{one} before {other}: {taken:?} by {weights:?}, of {largest:?}");
         }
