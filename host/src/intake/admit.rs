@@ -242,7 +242,7 @@ impl Intake {
         self.secrets_named(open, open.route.verification.secret())
     }
 
-    /// What a handshake is answered with: the operator's tokens, if it has some of its own, or else the route's secrets.
+    /// The secrets for a handshake: tokens of its own, if it has some, or else the secrets of the route.
     fn handshake_secrets(&self, open: &OpenRoute) -> Result<Arc<[Secret]>, Refusal> {
         let of_route = || open.route.verification.secret();
         self.secrets_named(open, open.route.handshake.as_ref().and_then(Handshake::secret).or_else(of_route))

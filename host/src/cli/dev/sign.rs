@@ -104,7 +104,7 @@ pub(super) fn sign(
     }
 }
 
-/// The time of signing, as the scheme writes it. If it has a header of its own, or a place in the body, it is put there.
+/// The time of signing, as the scheme writes it. Puts it into the header or the place in the body that is its own.
 fn put_time(scheme: &SignatureScheme, fixture: &mut Fixture<'_>, now: Timestamp) -> anyhow::Result<String> {
     let time = match scheme.timestamp.as_ref().map(|rule| rule.unit) {
         Some(TimestampUnit::Milliseconds) => now.as_millis(),

@@ -12,18 +12,18 @@ use subtle::ConstantTimeEq;
 use crate::model::verification::{Algorithm, KeyForm, SignatureEncoding, SignatureHash};
 use crate::secrets::Secret;
 
-/// What Standard Webhooks secrets begin with.
+/// The prefix of Standard Webhooks secrets.
 const STANDARD_WEBHOOKS_PREFIX: &[u8] = b"whsec_";
 
-/// What stands before a point of P-256 in a SubjectPublicKeyInfo (RFC 5480): the identifiers of the algorithm and of the
-/// curve, and the head of the bit string.
+/// The start of a SubjectPublicKeyInfo of P-256 (RFC 5480), up to the point: the identifiers of the algorithm and of
+/// the curve, and the head of the bit string.
 const P256_INFO: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// An uncompressed point of P-256.
 const P256_POINT_BYTES: usize = 65;
-/// What stands before the key in a SubjectPublicKeyInfo of Ed25519 (RFC 8410).
+/// The start of a SubjectPublicKeyInfo of Ed25519 (RFC 8410), up to the key.
 const ED25519_INFO: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const ED25519_KEY_BYTES: usize = 32;
 const ED25519_SIGNATURE_BYTES: usize = 64;

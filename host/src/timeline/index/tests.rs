@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::model::destination_lane::OrderingDomain;
+use crate::store::ShardId;
+use crate::timeline::database::Memory;
 use crate::timeline::fuse::{self, Side};
 use crate::timeline::values::Place;
 
