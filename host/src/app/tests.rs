@@ -94,7 +94,10 @@ async fn what_cannot_be_had_is_named_before_anything_is_opened() {
 #[tokio::test]
 async fn what_a_store_left_behind_is_not_taken_for_an_empty_house() {
     let folder = tempfile::tempdir().unwrap();
-    start(folder.path()).await.unwrap().shutdown(TIMEOUT).await.unwrap();
+    let running = start(folder.path()).await.unwrap();
+    // Not before that has every shard its index.
+    while http::get(running.admin_addr(), "/readyz").await.unwrap().status != 200 {}
+    running.shutdown(TIMEOUT).await.unwrap();
     let database = folder.path().join("forebay.sqlite");
     for ending in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(folder.path().join(format!("forebay.sqlite{ending}")));

@@ -223,21 +223,11 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         Some(member.key)
     }
 
-    /// Asks to serve the head of the key that [`Drr::next`] returned.
+    /// Offers to serve the head of the key that [`Drr::next`] returned. The caller spends what it serves of the turn, and
+    /// deducts it.
     ///
     /// # Panics
     /// If no key is being visited, or `cost` is 0, exceeds `cost_max`, or is more than a turn has room for.
-    pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
-        let charge = self.offer(turn, cost);
-        if charge == Charge::Served {
-            turn.spend(cost);
-            self.deduct(cost);
-        }
-        charge
-    }
-
-    /// As [`Drr::charge`], but what could be served is not charged yet: the caller spends it of the turn and deducts
-    /// it.
     pub(super) fn offer(&mut self, turn: &mut Turn, cost: u64) -> Charge {
         if !self.covers(cost) {
             self.move_on(cost);

@@ -30,7 +30,7 @@ mod turn;
 mod two_level;
 mod work;
 
-pub use bounds::{Share, is_owed, work_until};
+pub use bounds::{Share, work_until};
 pub use capacity::{DESCRIPTORS_FLOOR, DISK_FLOOR, Level, RESOURCES, Resource, Supply, evidence_level};
 pub use circuit::{Attempt, Circuit, CircuitPolicy, Refused, Verdict};
 pub use drr::{Beginning, Drr, DrrOptions, WEIGHT_MAX};
@@ -43,5 +43,4 @@ pub use queue::Queue;
 pub use shape::{Layout, Profile, Rotation, Shape};
 pub use three_level::ThreeLevelDrr;
 pub use turn::{Charge, MESSAGE_COST_MAX, MESSAGES, Turn, TurnLimits, message_cost};
-pub use two_level::TwoLevelDrr;
 pub use work::{Amount, CLASSES, UnfitPlan, WorkClass, WorkPlan, WorkRound, WorkShare};

@@ -136,6 +136,15 @@ impl<G: Eq + Hash, F: Copy + Eq + Hash, K: Copy + Eq + Hash> ThreeLevelDrr<G, F,
         self.family(visited).keys.deduct(cost);
     }
 
+    /// Offers and serves in one, for callers that can serve whatever is offered.
+    pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
+        let charge = self.offer(turn, cost);
+        if charge == Charge::Served {
+            self.serve(turn, cost);
+        }
+        charge
+    }
+
     /// The key of a family whose turn it is there, whether or not it is the family's; `None` if it has no work or the
     /// turn is used up.
     pub fn next_of(&mut self, family: F, turn: &mut Turn) -> Option<K> {

@@ -15,7 +15,7 @@ use super::turn::{Charge, Turn};
 
 /// Keys that share service, by group.
 #[derive(Debug)]
-pub struct TwoLevelDrr<G, K> {
+pub(super) struct TwoLevelDrr<G, K> {
     options: DrrOptions,
     beginning: Beginning,
     outer: Drr<usize>,
@@ -29,7 +29,7 @@ pub struct TwoLevelDrr<G, K> {
 
 impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
     /// No keys yet. `options` are those of both levels; each group's ring begins as `beginning` says.
-    pub fn new(options: DrrOptions, beginning: Beginning) -> Self {
+    pub(super) fn new(options: DrrOptions, beginning: Beginning) -> Self {
         Self {
             options,
             beginning,
@@ -42,12 +42,12 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
     }
 
     /// Whether no key is active.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.outer.is_idle()
     }
 
     /// Sets a group's weight beside other groups, as [`Drr::set_weight`].
-    pub fn set_group_weight(&mut self, group: G, weight: u32) {
+    pub(super) fn set_group_weight(&mut self, group: G, weight: u32) {
         let number = *self.numbers.entry(group).or_insert(self.inner.len());
         if number == self.inner.len() {
             self.inner.push(Drr::new(self.options, self.beginning));
@@ -59,7 +59,7 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
     ///
     /// # Panics
     /// If the group has no weight, or the key has been given to another one.
-    pub fn set_weight(&mut self, group: &G, key: K, weight: u32) {
+    pub(super) fn set_weight(&mut self, group: &G, key: K, weight: u32) {
         let number = *self.numbers.get(group).expect("a group is given its weight before its keys are");
         assert_eq!(*self.group_of.entry(key).or_insert(number), number, "a key stays in its group");
         self.inner[number].set_weight(key, weight);
@@ -67,14 +67,14 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
     }
 
     /// The key has something to serve; as [`Drr::activate`].
-    pub fn activate(&mut self, key: K) {
+    pub(super) fn activate(&mut self, key: K) {
         let group = self.group(key);
         self.inner[group].activate(key);
         self.follow(group);
     }
 
     /// The key has nothing to serve, or may not be served; as [`Drr::deactivate`]. So does its group with its last one.
-    pub fn deactivate(&mut self, key: K) {
+    pub(super) fn deactivate(&mut self, key: K) {
         let group = self.group(key);
         self.inner[group].deactivate(key);
         self.follow(group);
@@ -90,29 +90,19 @@ impl<G: Eq + Hash, K: Copy + Eq + Hash> TwoLevelDrr<G, K> {
     }
 
     /// Goes on at a key that `random` chooses, on both levels.
-    pub fn begin_at(&mut self, random: u64) {
+    pub(super) fn begin_at(&mut self, random: u64) {
         self.outer.begin_at(random);
         self.inner.iter_mut().for_each(|inner| inner.begin_at(random));
     }
 
     /// The key whose head is to be looked at; `None` if no key is active or the turn is used up.
-    pub fn next(&mut self, turn: &mut Turn) -> Option<K> {
+    pub(super) fn next(&mut self, turn: &mut Turn) -> Option<K> {
         self.visited = self.outer.next(turn)?;
         self.inner[self.visited].next(turn)
     }
 
-    /// Asks to serve the head of the key that [`TwoLevelDrr::next`] returned; as [`Drr::charge`]. What does not fit is
+    /// Offers to serve the head of the key that [`TwoLevelDrr::next`] returned, as [`Drr::offer`]. What does not fit is
     /// over for its key or for its whole group; both show as the end of the visit.
-    pub fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
-        let charge = self.offer(turn, cost);
-        if charge == Charge::Served {
-            turn.spend(cost);
-            self.deduct(cost);
-        }
-        charge
-    }
-
-    /// As [`Drr::offer`].
     pub(super) fn offer(&mut self, turn: &mut Turn, cost: u64) -> Charge {
         let inner = &mut self.inner[self.visited];
         if !inner.covers(cost) {

@@ -12,12 +12,14 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::env::Env;
-use crate::lanes::{Beginning, Charge, DrrOptions, TurnLimits, TwoLevelDrr};
+use crate::lanes::{Beginning, Charge, MESSAGES, ThreeLevelDrr, TurnLimits};
 
 /// Lanes are measured at these numbers.
 const LANES: [u32; 3] = [10, 1_000, 100_000];
 /// Tenants that the lanes are spread over.
 const NAMESPACES: u32 = 10;
+/// The most destinations that the lanes are of, over all tenants: with more lanes, each has several.
+const DESTINATIONS_MAX: u32 = 1_000;
 /// Decisions that are made before the clock is read again.
 const BATCH: u64 = 10_000;
 
@@ -61,7 +63,10 @@ pub(super) fn run(arguments: &Arguments, env: &Env) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&measured)?);
         return Ok(());
     }
-    println!("messages of {} bytes, {NAMESPACES} namespaces, every lane backlogged", arguments.bytes);
+    println!(
+        "messages of {} bytes; {NAMESPACES} namespaces, up to {DESTINATIONS_MAX} destinations; every lane backlogged",
+        arguments.bytes
+    );
     for Measured { lanes, decisions, nanoseconds_each } in measured {
         println!("{lanes:>7} lanes  {nanoseconds_each:>8.1} ns a decision  ({decisions} decisions)");
     }
@@ -69,12 +74,14 @@ pub(super) fn run(arguments: &Arguments, env: &Env) -> anyhow::Result<()> {
 }
 
 fn measure(lanes: u32, arguments: &Arguments, env: &Env) -> Measured {
-    let options = DrrOptions { quantum: 64 << 10, cost_max: 4 << 20 };
     let limits = TurnLimits { items_max: 256, cost_max: 16 << 20, visits_max: 1_024 };
-    let mut drr = TwoLevelDrr::new(options, Beginning::FirstPass);
+    let mut drr = ThreeLevelDrr::new(MESSAGES, Beginning::FirstPass);
     for lane in 0..lanes {
-        drr.set_group_weight(lane % NAMESPACES, 1);
-        drr.set_weight(&(lane % NAMESPACES), lane, 1 + lane % 8);
+        let destination = lane % DESTINATIONS_MAX;
+        let namespace = destination % NAMESPACES;
+        drr.set_group_weight(namespace, 1);
+        drr.set_family_weight(&namespace, destination, 1 + destination % 8);
+        drr.add(destination, lane);
         drr.activate(lane);
     }
     let mut turn = limits.begin();

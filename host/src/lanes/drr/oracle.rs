@@ -8,7 +8,7 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 
 use super::{Drr, DrrOptions};
-pub(in crate::lanes) use crate::lanes::bounds::{Share, is_owed, work_until};
+pub(in crate::lanes) use crate::lanes::bounds::{Share, work_until};
 use crate::lanes::turn::{Charge, Turn, TurnLimits};
 use crate::lanes::two_level::TwoLevelDrr;
 
@@ -30,7 +30,12 @@ macro_rules! sharing {
             }
 
             fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
-                self.charge(turn, cost)
+                let charge = self.offer(turn, cost);
+                if charge == Charge::Served {
+                    turn.spend(cost);
+                    self.deduct(cost);
+                }
+                charge
             }
 
             fn is_idle(&self) -> bool {
@@ -199,4 +204,14 @@ impl Ledger {
         }
         longest
     }
+}
+
+/// Whether `received` is what a server of rate `Q / F` and the bound's latency owes of `work`: the rate-latency form,
+/// times `F`, in integers.
+pub(in crate::lanes) fn is_owed(shares: &[Share], of: usize, work: u64, received: u64) -> bool {
+    let all: u64 = shares.iter().map(|share| share.quantum).sum();
+    let Share { quantum, .. } = shares[of];
+    let rests: u64 = shares.iter().map(Share::rest).sum::<u64>() - shares[of].rest();
+    let latency = (all - quantum) * (quantum + shares[of].rest()) + quantum * rests;
+    i128::from(all * received) >= i128::from(quantum * work) - i128::from(latency)
 }

@@ -4,7 +4,8 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::oracle::{
-    Ledger, Share, for_random_configurations, is_owed, random_cost, random_options, random_shares, serve, work_until,
+    Ledger, Share, Sharing, for_random_configurations, is_owed, random_cost, random_options, random_shares, serve,
+    work_until,
 };
 use super::*;
 use crate::lanes::turn::TurnLimits;

@@ -17,11 +17,7 @@ impl Sharing for ThreeLevelDrr<usize, usize, usize> {
     }
 
     fn charge(&mut self, turn: &mut Turn, cost: u64) -> Charge {
-        let charge = self.offer(turn, cost);
-        if charge == Charge::Served {
-            self.serve(turn, cost);
-        }
-        charge
+        self.charge(turn, cost)
     }
 
     fn is_idle(&self) -> bool {

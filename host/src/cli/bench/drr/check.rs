@@ -1,4 +1,4 @@
-//! `forebay bench drr --check`: two-level sharing over random configurations, held against its bounds until the time is
+//! `forebay bench drr --check`: the sharing of a shard over random configurations, held against its bounds until the time is
 //! over.
 //!
 //! A configuration has its seed: a violation names it, and `--seed` begins with it again. Arrivals are random too:
@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
 use crate::env::Env;
-use crate::lanes::{Beginning, Charge, DrrOptions, Share, TurnLimits, TwoLevelDrr, work_until};
+use crate::lanes::{Beginning, Charge, DrrOptions, Share, ThreeLevelDrr, TurnLimits, work_until};
 
 /// Services of one configuration that are held against the bounds.
 const SERVICES: usize = 4_000;
@@ -57,7 +57,7 @@ pub(super) fn run(seed: u64, time: Duration, json: bool, env: &Env) -> anyhow::R
         println!("{}", serde_json::to_string_pretty(&checked)?);
     } else {
         println!(
-            "two-level sharing: {} random configurations of {SERVICES} services, seed {seed}",
+            "three levels of sharing: {} random configurations of {SERVICES} services, seed {seed}",
             checked.configurations
         );
         println!("  {} intervals, the tightest at {:.4} of its bound", checked.intervals, checked.tightest);
@@ -73,15 +73,18 @@ pub(super) fn run(seed: u64, time: Duration, json: bool, env: &Env) -> anyhow::R
     Ok(())
 }
 
-/// Tenants, their lanes, and what each is entitled to.
+/// Tenants, their destinations, the lanes of these, and what each is entitled to.
 struct Configuration {
     random: StdRng,
     options: DrrOptions,
     limits: TurnLimits,
-    groups: Vec<Share>,
-    lanes: Vec<Vec<Share>>,
-    /// Of each lane, its tenant and its place there.
-    places: Vec<(usize, usize)>,
+    tenants: Vec<Share>,
+    /// By tenant.
+    destinations: Vec<Vec<Share>>,
+    /// By tenant and destination: the largest message of each lane.
+    largest: Vec<Vec<Vec<u64>>>,
+    /// Of each lane, its tenant, and its places there and in the destination.
+    places: Vec<(usize, usize, usize)>,
     /// Lanes that now and then have nothing to send.
     fickle: Vec<bool>,
 }
@@ -96,20 +99,28 @@ impl Configuration {
             cost_max: cost_max + random.random_range(0..=8_000),
             visits_max: random.random_range(1..=64),
         };
-        let mut groups: Vec<Share> = Vec::new();
-        let mut lanes: Vec<Vec<Share>> = Vec::new();
-        for _ in 0..random.random_range(1..=6) {
-            let shares: Vec<Share> = (0..random.random_range(1..=8)).map(|_| share(&mut random, options)).collect();
-            let largest = shares.iter().map(|share| share.largest).max().unwrap_or(1);
-            groups.push(Share { largest, ..share(&mut random, options) });
-            lanes.push(shares);
+        let mut tenants: Vec<Share> = Vec::new();
+        let mut destinations: Vec<Vec<Share>> = Vec::new();
+        let mut largest: Vec<Vec<Vec<u64>>> = Vec::new();
+        for _ in 0..random.random_range(1..=4) {
+            let lanes: Vec<Vec<u64>> = (0..random.random_range(1..=4))
+                .map(|_| (0..random.random_range(1..=4)).map(|_| random.random_range(1..=cost_max)).collect())
+                .collect();
+            let shares: Vec<Share> = lanes.iter().map(|lanes| share(&mut random, options, most(lanes))).collect();
+            tenants.push(share(&mut random, options, most(lanes.iter().flatten())));
+            destinations.push(shares);
+            largest.push(lanes);
         }
-        let places: Vec<(usize, usize)> =
-            (0..lanes.len()).flat_map(|group| (0..lanes[group].len()).map(move |lane| (group, lane))).collect();
+        let mut places = Vec::new();
+        for (tenant, destinations) in largest.iter().enumerate() {
+            for (destination, lanes) in destinations.iter().enumerate() {
+                places.extend((0..lanes.len()).map(|lane| (tenant, destination, lane)));
+            }
+        }
         // In half of all configurations none is: those begin with a first pass, which would not end else.
         let part = if random.random() { 0.3 } else { 0.0 };
         let fickle = places.iter().map(|_| random.random_bool(part)).collect();
-        Self { random, options, limits, groups, lanes, places, fickle }
+        Self { random, options, limits, tenants, destinations, largest, places, fickle }
     }
 
     /// Serves, and holds what was served against the bounds. Whether they held.
@@ -137,17 +148,23 @@ impl Configuration {
     }
 
     fn bound(&self, lane: usize, received: u64) -> u64 {
-        let (group, place) = self.places[lane];
-        work_until(&self.groups, group, work_until(&self.lanes[group], place, received))
+        let (tenant, destination, place) = self.places[lane];
+        // The lanes of a destination share alike.
+        let alike = |largest: &u64| Share { weight: 1, quantum: self.options.quantum, largest: *largest };
+        let lanes: Vec<Share> = self.largest[tenant][destination].iter().map(alike).collect();
+        let work = work_until(&lanes, place, received);
+        work_until(&self.tenants, tenant, work_until(&self.destinations[tenant], destination, work))
     }
 
     /// What is served once every lane has been twice, which ends a first pass.
     fn serve(&mut self) -> Vec<(usize, u64)> {
         let beginning = if self.fickle.contains(&true) { Beginning::Fresh } else { Beginning::FirstPass };
-        let mut drr = TwoLevelDrr::new(self.options, beginning);
-        for (lane, (group, place)) in self.places.iter().enumerate() {
-            drr.set_group_weight(*group, self.groups[*group].weight);
-            drr.set_weight(group, lane, self.lanes[*group][*place].weight);
+        let mut drr = ThreeLevelDrr::new(self.options, beginning);
+        for (lane, (tenant, destination, _)) in self.places.iter().enumerate() {
+            let family = (*tenant, *destination);
+            drr.set_group_weight(*tenant, self.tenants[*tenant].weight);
+            drr.set_family_weight(tenant, family, self.destinations[*tenant][*destination].weight);
+            drr.add(family, lane);
             drr.activate(lane);
         }
         drr.begin_at(self.random.random());
@@ -163,8 +180,8 @@ impl Configuration {
                 turn = self.limits.begin();
                 continue;
             };
-            let (group, place) = self.places[lane];
-            let largest = self.lanes[group][place].largest;
+            let (tenant, destination, place) = self.places[lane];
+            let largest = self.largest[tenant][destination][place];
             // A tenth are as large as they can be: the worst case for whoever waits behind them.
             let random = &mut self.random;
             let draw = || if random.random_bool(0.1) { largest } else { random.random_range(1..=largest) };
@@ -187,7 +204,7 @@ impl Configuration {
     }
 
     /// A fickle lane runs dry, or has something to send again. The others always have.
-    fn come_and_go(&mut self, drr: &mut TwoLevelDrr<usize, usize>) {
+    fn come_and_go(&mut self, drr: &mut ThreeLevelDrr<usize, (usize, usize), usize>) {
         let lane = self.random.random_range(0..self.places.len());
         if self.fickle[lane] {
             if self.random.random_bool(0.5) { drr.activate(lane) } else { drr.deactivate(lane) }
@@ -195,8 +212,12 @@ impl Configuration {
     }
 }
 
-fn share(random: &mut StdRng, options: DrrOptions) -> Share {
+/// The share of a tenant or a destination whose largest message is that.
+fn share(random: &mut StdRng, options: DrrOptions, largest: u64) -> Share {
     let weight = random.random_range(1..=16);
-    let largest = random.random_range(1..=options.cost_max);
     Share { weight, quantum: u64::from(weight) * options.quantum, largest }
+}
+
+fn most<'l>(largest: impl IntoIterator<Item = &'l u64>) -> u64 {
+    largest.into_iter().copied().max().unwrap_or(1)
 }
