@@ -27,8 +27,14 @@ pub(super) struct Need {
 pub(super) fn look(config: &Config, routes: &RouteTable, packs: &[Manifest], secrets: &Secrets) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     for secret in routes.secrets() {
-        let whose = format!("route `{}` of pack `{}`", secret.route, secret.pack);
-        let lacking = secret.check(secrets).err().map(|reason| (secret.namespace, reason));
+        let part = if secret.is_of_handshake() { "the handshake of " } else { "" };
+        let whose = format!("{part}route `{}` of pack `{}`", secret.route, secret.pack);
+        let lacking = if secret.signs_uri() && config.intake.public_url.is_none() {
+            Err("its provider signs the address that it delivers to: set `intake.public_url`".to_owned())
+        } else {
+            secret.check(secrets)
+        };
+        let lacking = lacking.err().map(|reason| (secret.namespace, reason));
         match needs.last_mut() {
             // They come in the order of routes.
             Some(need) if need.whose == whose => {

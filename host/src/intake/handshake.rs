@@ -5,6 +5,7 @@
 //! - Only a route that declares a handshake answers one, and each answers its own only.
 //! - What is sent back is text that no browser takes for a page.
 //! - What a provider signs is answered only if its signature is right.
+//! - What this host signs for whoever asks is no delivery: it has another alphabet than the bodies of such a route.
 
 use std::borrow::Cow;
 
@@ -21,6 +22,8 @@ use crate::secrets::Secret;
 
 /// The longest challenge or token that is sent back, in bytes.
 const CHALLENGE_BYTES_MAX: usize = 4_096;
+/// The longest token that is signed, in bytes.
+const SIGNED_TOKEN_BYTES_MAX: usize = 256;
 
 /// What a provider wants to hear.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,18 +80,28 @@ pub(super) fn reply(asked: Asked, secrets: &[Secret]) -> Result<Reply, Refusal> 
             bounded(challenge).map(Reply::Text)
         }
         Asked::Code(token) => {
-            let code = BASE64.encode(&code(&bounded(token)?, secrets)?);
+            let is_token = (1..=SIGNED_TOKEN_BYTES_MAX).contains(&token.len()) && token.bytes().all(is_of_token);
+            if !is_token {
+                return Err(Refusal::HandshakeMalformed);
+            }
+            // A provider has one secret; it is not said which.
+            let code = BASE64.encode(&code(&token, secrets.first())?);
             Ok(Reply::Json(json!({ "response_token": format!("sha256={code}") }).to_string()))
         }
     }
 }
 
-/// The reply to a verified body, if it is this handshake and no delivery.
-pub(super) fn reply_to_body(handshake: &Handshake, body: &[u8], secrets: &[Secret]) -> Result<Option<Reply>, Refusal> {
+/// The reply to a verified body, if it is this handshake and no delivery. `secret` is the one that verifies it.
+pub(super) fn reply_to_body<'s>(
+    handshake: &Handshake,
+    body: &[u8],
+    secret: impl FnOnce() -> Option<&'s Secret>,
+) -> Result<Option<Reply>, Refusal> {
     let fields = match handshake {
         Handshake::Slack => ["/type", "/challenge"],
         Handshake::Zoom => ["/event", "/payload/plainToken"],
-        Handshake::Discord => ["/type", "/version"],
+        // An interaction has a token, and an event what happened.
+        Handshake::Discord => ["/type", "/token"],
         Handshake::Dropbox | Handshake::Meta { .. } | Handshake::MicrosoftGraph | Handshake::X => return Ok(None),
     };
     let Ok([kind, text]) = pointer::find(body, fields.map(Some)) else { return Ok(None) };
@@ -96,23 +109,42 @@ pub(super) fn reply_to_body(handshake: &Handshake, body: &[u8], secrets: &[Secre
         (Handshake::Slack, Some("url_verification"), Some(challenge)) => bounded(challenge).map(Reply::Text).map(Some),
         (Handshake::Zoom, Some("endpoint.url_validation"), Some(token)) => {
             let token = bounded(token)?;
-            let encrypted = HEXLOWER.encode(&code(&token, secrets)?);
+            let encrypted = HEXLOWER.encode(&code(&token, secret())?);
             Ok(Some(Reply::Json(json!({ "plainToken": token, "encryptedToken": encrypted }).to_string())))
         }
-        (Handshake::Discord, Some("0"), Some(_)) => Ok(Some(Reply::Empty)),
-        // Of an event, which has a version, the type 1 means another thing.
-        (Handshake::Discord, Some("1"), None) => Ok(Some(Reply::Json(json!({ "type": 1 }).to_string()))),
+        (Handshake::Discord, Some("0"), None) => Ok(Some(Reply::Empty)),
+        // Of an event the type 1 means another thing.
+        (Handshake::Discord, Some("1"), Some(_)) => Ok(Some(Reply::Json(json!({ "type": 1 }).to_string()))),
         (_, _, _) => Ok(None),
     }
+}
+
+/// Whether a body may be a delivery to a route with this handshake. X is told the code of any token by the secret that
+/// signs its deliveries, so none of these may be such a token: they are JSON objects, and no token has a brace.
+pub(super) fn may_deliver(handshake: &Handshake, body: &[u8]) -> bool {
+    match handshake {
+        Handshake::X => body.trim_ascii_start().starts_with(b"{"),
+        Handshake::Dropbox
+        | Handshake::Meta { .. }
+        | Handshake::MicrosoftGraph
+        | Handshake::Slack
+        | Handshake::Zoom
+        | Handshake::Discord => true,
+    }
+}
+
+/// The alphabets of base64 and of its form for addresses, and a separator.
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'.')
 }
 
 fn bounded(text: String) -> Result<String, Refusal> {
     if text.len() <= CHALLENGE_BYTES_MAX { Ok(text) } else { Err(Refusal::HandshakeMalformed) }
 }
 
-/// HMAC-SHA-256 of `text` by the first of the secrets: a provider has one.
-fn code(text: &str, secrets: &[Secret]) -> Result<Vec<u8>, Refusal> {
-    let secret = secrets.first().ok_or(Refusal::SecretUnusable)?;
+/// HMAC-SHA-256 of `text` by the secret.
+fn code(text: &str, secret: Option<&Secret>) -> Result<Vec<u8>, Refusal> {
+    let secret = secret.ok_or(Refusal::SecretUnusable)?;
     Ok(verify::code(SignatureHash::Sha256, secret.expose(), &[text]))
 }
 

@@ -56,10 +56,17 @@ impl Submission {
     pub(super) fn judge(self) -> Result<Judgement, Refusal> {
         let signed = Signed { method: Method::POST.as_str(), uri: &self.uri, headers: &self.headers, body: &self.body };
         verify(&self.route.route.verification, signed, &self.secrets, self.now)?;
-        if let Some(handshake) = &self.route.route.handshake
-            && let Some(reply) = handshake::reply_to_body(handshake, &self.body, &self.secrets)?
-        {
-            return Ok(Judgement::Handshake(reply));
+        if let Some(handshake) = &self.route.route.handshake {
+            // During a rotation the provider has one of the secrets: that by which it signed.
+            let theirs = |secret: &&Secret| {
+                verify(&self.route.route.verification, signed, std::slice::from_ref(*secret), self.now).is_ok()
+            };
+            if let Some(reply) = handshake::reply_to_body(handshake, &self.body, || self.secrets.iter().find(theirs))? {
+                return Ok(Judgement::Handshake(reply));
+            }
+            if !handshake::may_deliver(handshake, &self.body) {
+                return Err(Refusal::SignatureWrong);
+            }
         }
         self.divide().map(Judgement::Delivery)
     }
@@ -111,8 +118,8 @@ impl Submission {
 fn delivery_key(route: &Route, found: Option<String>, receipt_id: ReceiptId, position: usize) -> String {
     let of_request = found.unwrap_or_else(|| receipt_id.to_string());
     match (&route.event_list, &route.delivery_key) {
-        (None, _) | (Some(_), Some(KeyRule::Pointer(_) | KeyRule::Pointers(_))) => of_request,
-        (Some(_), Some(KeyRule::Header(_) | KeyRule::Body) | None) => keys::of_part(&of_request, position),
+        (None, _) | (Some(_), Some(KeyRule::Pointer(_) | KeyRule::Pointers(_) | KeyRule::Body)) => of_request,
+        (Some(_), Some(KeyRule::Header(_)) | None) => keys::of_part(&of_request, position),
     }
 }
 

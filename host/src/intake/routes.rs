@@ -77,6 +77,16 @@ impl RouteSecret {
         verifies.into_iter().chain(token)
     }
 
+    /// Whether a handshake takes it, and no verification.
+    pub fn is_of_handshake(&self) -> bool {
+        self.verification.is_none()
+    }
+
+    /// Whether what it verifies covers the address that requests are sent to.
+    pub fn signs_uri(&self) -> bool {
+        self.verification.as_ref().is_some_and(Verification::signs_uri)
+    }
+
     /// Whether the operator holds it, in a form that verifies; if not, why.
     pub fn check(&self, secrets: &Secrets) -> Result<(), String> {
         let (namespace, name) = (&self.namespace, &self.name);

@@ -38,6 +38,9 @@ use crate::secrets::Secret;
 /// The longest value of a header that takes part in a verification. Two SHA-512 signatures in hex are 256 bytes.
 const HEADER_BYTES_MAX: usize = 4096;
 
+/// The most signatures that one request may offer: by a public key, each costs a hash of the whole body.
+const PROOFS_MAX: usize = 8;
+
 /// The digits of a time of signing; more would be after the year 30,000, counted in milliseconds.
 const TIMESTAMP_DIGITS_MAX: usize = 15;
 
@@ -149,7 +152,7 @@ fn signed_parts<'request>(
     scheme.signed.iter().map(part).collect()
 }
 
-/// The signatures that the header offers; at least one of them is written as the scheme demands.
+/// The signatures that the header offers: those, at least one, that are written as the scheme demands.
 fn proofs(scheme: &SignatureScheme, header: &str) -> Result<Vec<Proof>, Refusal> {
     let decode = |text: &str| Proof::decode(scheme.algorithm, scheme.encoding, text);
     let proofs: Vec<Proof> = match &scheme.form {
@@ -159,7 +162,7 @@ fn proofs(scheme: &SignatureScheme, header: &str) -> Result<Vec<Proof>, Refusal>
         }
         SignatureForm::Fields(name) => fields(header, name).filter_map(decode).collect(),
     };
-    if proofs.is_empty() { Err(Refusal::SignatureMalformed) } else { Ok(proofs) }
+    if (1..=PROOFS_MAX).contains(&proofs.len()) { Ok(proofs) } else { Err(Refusal::SignatureMalformed) }
 }
 
 /// The text of the time of signing, if that time is close enough to now.

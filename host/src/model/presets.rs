@@ -33,8 +33,11 @@ pub struct Preset {
     pub handshake: Option<Handshake>,
 }
 
-/// Every preset, by the name that manifests write.
-const PRESETS: [(&str, fn() -> Preset); 16] = [
+/// The name of a preset, as manifests write it, and what makes it.
+type Named = (&'static str, fn() -> Preset);
+
+/// Every preset.
+const PRESETS: [Named; 16] = [
     ("github", github),
     ("standard-webhooks", standard_webhooks),
     ("stripe", stripe),
@@ -207,7 +210,8 @@ fn linear() -> Preset {
     }
 }
 
-/// <https://docs.discord.com/developers/events/webhook-events>
+/// <https://docs.discord.com/developers/events/webhook-events>. It names no window. Within a day, no digit of the time
+/// can be taken for one of the body, or the other way round.
 fn discord() -> Preset {
     Preset {
         delivery_key: Some(KeyRule::Body),
@@ -218,8 +222,11 @@ fn discord() -> Preset {
             header: HeaderName::from_static("x-signature-ed25519"),
             form: SignatureForm::Prefixed(String::new()),
             encoding: SignatureEncoding::Hex,
-            signed: vec![header("x-signature-timestamp"), SignedPart::Body],
-            timestamp: None,
+            signed: vec![SignedPart::Timestamp, SignedPart::Body],
+            timestamp: Some(TimestampRule {
+                window: Duration::from_secs(86_400),
+                ..signed_within_window(time_in("x-signature-timestamp"))
+            }),
         })
     }
 }

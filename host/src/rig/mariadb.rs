@@ -137,6 +137,8 @@ fn install(directory: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(installer);
     command.arg("--no-defaults").arg("--auth-root-authentication-method=normal").arg("--skip-test-db");
     command.arg(option("datadir", directory.join("data"))).arg(option("user", user()));
+    // Two that run at once take one another's temporary tables away, where they have one folder for them.
+    command.env("TMPDIR", directory);
     let output = command.stdin(Stdio::null()).output().context("running mariadb-install-db")?;
     let text = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "mariadb-install-db failed: {text}");

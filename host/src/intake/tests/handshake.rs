@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::client::request;
-use super::fixture::{NOW, SECRET, Setup, World, delivery, github_route, plain_route};
+use super::fixture::{NOW, SECRET, Setup, World, base64_signature, delivery, github_route, plain_route};
 use crate::model::handshake::Handshake;
 use crate::model::pack::{KeyRule, Route};
 use crate::model::presets::preset;
@@ -45,6 +45,32 @@ async fn a_signed_challenge_is_sent_back_and_is_no_event() {
     assert_eq!(world.send(&to_slack(event, SECRET)).await.status, 202);
     assert_eq!(world.events().await.len(), 1, "the event alone");
     assert_eq!(world.metric("forebay_intake_handshakes_total"), 1.0);
+}
+
+// ADM-4: X is told the code of any token, by the secret that signs its deliveries.
+#[tokio::test]
+async fn what_the_host_signs_for_whoever_asks_is_no_delivery() {
+    let preset = preset("x").unwrap();
+    let route = Route {
+        verification: Verification::Signature { scheme: preset.scheme, secret: "github".parse().unwrap() },
+        delivery_key: preset.delivery_key,
+        handshake: preset.handshake,
+        ..plain_route("x")
+    };
+    let world = World::start(Setup { routes: vec![route], ..Setup::default() }).await;
+    let deliver = |body: &str, signature: &str| {
+        request("POST", "/in/acme/x", &[("x-twitter-webhooks-signature", signature)], body.as_bytes())
+    };
+    let forged = world.send(&request("GET", "/in/acme/x?crc_token=%7B%22forged%22%3A1%7D", &[], b"")).await;
+    assert_eq!((forged.status, forged.code().as_str()), (400, "handshake_malformed"));
+    let reply = world.send(&request("GET", "/in/acme/x?crc_token=12345", &[], b"")).await.json();
+    let code = reply["response_token"].as_str().unwrap();
+    assert_eq!(code, format!("sha256={}", base64_signature(b"12345")));
+    assert_eq!(world.send(&deliver("12345", code)).await.status, 401, "a token is no delivery");
+    let body = r#"{"for_user_id":"1"}"#;
+    let signature = format!("sha256={}", base64_signature(body.as_bytes()));
+    assert_eq!(world.send(&deliver(body, &signature)).await.status, 202);
+    assert_eq!(world.events().await.len(), 1);
 }
 
 // ADM-4

@@ -2,22 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use data_encoding::HEXLOWER;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest, Sha256};
 
 use crate::intake::answer::Refusal;
 
-/// The field of the address's query that has the hash of a body that is no form.
-const BODY_HASH: &str = "bodySHA256";
+/// The most fields that a form may have: each takes far more memory than its bytes in the body.
+const FIELDS_MAX: usize = 1_024;
 
-/// What is signed of the body behind `uri`: the names of its fields in order, each with its values behind it. Where the
-/// address has the body's hash, and it is right: nothing more.
+/// The last pair of the address's query, if it has the hash of a body that is no form.
+const BODY_HASH: &str = "bodySHA256=";
+
+/// What is signed of the body of a request to `uri`: the names of its fields in order, each with its values behind it.
+/// Where the address ends in the hash of the body, and it is right: nothing more. Anywhere else in the address, the text
+/// of a form's field could stand for it.
 pub(super) fn signed(uri: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let query = uri.split_once('?').map_or("", |(_, query)| query);
-    let hash = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == BODY_HASH);
-    if let Some((_, hash)) = hash {
-        let is_right = hash.eq_ignore_ascii_case(&HEXLOWER.encode(&Sha256::digest(body)));
-        return if is_right { Ok(Vec::new()) } else { Err(Refusal::SignatureWrong) };
+    let last = query.rsplit('&').next().unwrap_or_default();
+    if let Some(hash) = last.strip_prefix(BODY_HASH) {
+        let hash = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).map_err(|_| Refusal::SignatureMalformed)?;
+        return if hash == Sha256::digest(body).as_slice() { Ok(Vec::new()) } else { Err(Refusal::SignatureWrong) };
+    }
+    if body.iter().filter(|byte| **byte == b'&').count() >= FIELDS_MAX {
+        return Err(Refusal::SignatureMalformed);
     }
     Ok(fields(body))
 }

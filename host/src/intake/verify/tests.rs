@@ -11,6 +11,7 @@ use super::*;
 use crate::model::presets::{PRESET_NAMES, preset};
 use crate::model::verification::{Algorithm, KeyForm, SignatureEncoding, SignatureHash};
 
+mod bounds;
 mod published;
 
 /// Where they are sent to.
