@@ -223,8 +223,8 @@ impl<K: Copy + Eq + Hash> Drr<K> {
         Some(member.key)
     }
 
-    /// Offers to serve the head of the key that [`Drr::next`] returned. The caller spends what it serves of the turn, and
-    /// deducts it.
+    /// Offers to serve the head of the key that [`Drr::next`] returned. The caller spends what it serves of the turn,
+    /// and deducts it.
     ///
     /// # Panics
     /// If no key is being visited, or `cost` is 0, exceeds `cost_max`, or is more than a turn has room for.

@@ -14,8 +14,8 @@ const FIELDS_MAX: usize = 1_024;
 const BODY_HASH: &str = "bodySHA256=";
 
 /// What is signed of the body of a request to `uri`: the names of its fields in order, each with its values behind it.
-/// Where the address ends in the hash of the body, and it is right: nothing more. Anywhere else in the address, the text
-/// of a form's field could stand for it.
+/// Where the address ends in the hash of the body, and it is right: nothing more. Anywhere else in the address, the
+/// text of a form's field could stand for it.
 pub(super) fn signed(uri: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let query = uri.split_once('?').map_or("", |(_, query)| query);
     let last = query.rsplit('&').next().unwrap_or_default();

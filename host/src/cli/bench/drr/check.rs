@@ -1,5 +1,5 @@
-//! `forebay bench drr --check`: the sharing of a shard over random configurations, held against its bounds until the time is
-//! over.
+//! `forebay bench drr --check`: the sharing of a shard over random configurations, held against its bounds until the
+//! time is over.
 //!
 //! A configuration has its seed: a violation names it, and `--seed` begins with it again. Arrivals are random too:
 //! lanes run dry and come back, and only what a lane is owed while it always has something to send is held against the
