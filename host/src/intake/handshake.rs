@@ -145,7 +145,7 @@ fn bounded(text: String) -> Result<String, Refusal> {
 /// HMAC-SHA-256 of `text` by the secret.
 fn code(text: &str, secret: Option<&Secret>) -> Result<Vec<u8>, Refusal> {
     let secret = secret.ok_or(Refusal::SecretUnusable)?;
-    Ok(verify::code(SignatureHash::Sha256, secret.expose(), &[text]))
+    Ok(verify::keyed_hash(SignatureHash::Sha256, secret.expose(), &[text]))
 }
 
 #[cfg(test)]

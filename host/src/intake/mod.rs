@@ -39,7 +39,7 @@ mod verify;
 pub use meters::describe;
 pub use routes::{ActiveGeneration, RouteConflict, RouteSecret, RouteTable};
 pub use sample::Sample;
-pub use verify::signed_form;
+pub use verify::{keyed_hash, signed_form};
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 pub use self::form::fields as signed_form;
-pub(super) use self::key::code;
+pub use self::key::keyed_hash;
 use self::key::{Key, Proof};
 use super::answer::Refusal;
 use super::pointer;

@@ -36,11 +36,6 @@ impl Answer {
     pub(crate) fn status(status: u16) -> Self {
         Answer::Raw(format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"))
     }
-
-    /// A whole answer with status 200, as soon as there is a permit for it.
-    pub(crate) fn held(permits: &Arc<Semaphore>) -> Self {
-        Answer::Held(Arc::clone(permits), "HTTP/1.1 200 Said\r\ncontent-length: 0\r\n\r\n".to_owned())
-    }
 }
 
 /// A request as it arrived.

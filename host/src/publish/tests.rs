@@ -39,6 +39,13 @@ fn destination(sink: &Sink) -> Destination {
     Destination { retry: RETRY, limits, ..Destination::new("sink".parse().unwrap(), url) }
 }
 
+/// A destination that answers each call with this once it gets a permit.
+async fn held(response: &str) -> (Sink, Arc<Semaphore>) {
+    let permits = Arc::new(Semaphore::new(0));
+    let answer = Answer::Held(Arc::clone(&permits), format!("HTTP/1.1 {response}\r\ncontent-length: 0\r\n\r\n"));
+    (Sink::start(move |_| answer.clone()).await, permits)
+}
+
 fn options(in_flight_max: usize) -> PublishOptions {
     PublishOptions {
         in_flight_max,
@@ -161,9 +168,7 @@ fn after(settled: Settled) -> AfterAttempt {
 // TL-4, TL-5
 #[tokio::test]
 async fn the_admission_is_durable_before_the_call_and_from_there_a_cancel_comes_too_late() {
-    let permits = Arc::new(Semaphore::new(0));
-    let answer = Answer::held(&permits);
-    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let (mut sink, permits) = held("200 OK").await;
     let fixture = Fixture::new(&sink).await;
     let message = fixture.emit(1).await.remove(0);
     let mut settled = fixture.begin(vec![message.clone()]);
@@ -198,9 +203,7 @@ async fn what_was_cancelled_or_rescheduled_before_is_not_sent() {
 // TL-4, TL-7
 #[tokio::test]
 async fn an_owner_that_lost_its_shard_sends_nothing_and_records_nothing() {
-    let permits = Arc::new(Semaphore::new(0));
-    let answer = Answer::held(&permits);
-    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let (mut sink, permits) = held("200 OK").await;
     let fixture = Fixture::new(&sink).await;
     let batch = fixture.emit(2).await;
     let mut under_way = fixture.begin(vec![batch[0].clone()]);
@@ -230,9 +233,7 @@ async fn without_the_store_nothing_is_sent() {
 
 #[tokio::test]
 async fn an_outcome_that_cannot_be_recorded_is_not_claimed_to_be() {
-    let permits = Arc::new(Semaphore::new(0));
-    let answer = Answer::held(&permits);
-    let mut sink = Sink::start(move |_| answer.clone()).await;
+    let (mut sink, permits) = held("200 OK").await;
     let fixture = Fixture::new(&sink).await;
     let mut settled = fixture.begin(fixture.emit(1).await);
     sink.next().await;
@@ -299,9 +300,7 @@ async fn what_is_called_back_before_its_admission_is_as_it_was_and_its_place_is_
 // LAN-2
 #[tokio::test]
 async fn a_destination_that_does_not_answer_holds_up_no_other() {
-    let permits = Arc::new(Semaphore::new(0));
-    let answer = Answer::held(&permits);
-    let mut tarpit = Sink::start(move |_| answer.clone()).await;
+    let (mut tarpit, permits) = held("200 OK").await;
     let sink = Sink::start(|_| Answer::status(200)).await;
     let stuck = Destination { name: "tarpit".parse().unwrap(), ..destination(&tarpit) };
     let fixture = Fixture::with_all(vec![stuck, destination(&sink)], options(128)).await;

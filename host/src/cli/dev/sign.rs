@@ -6,12 +6,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use data_encoding::{BASE64, HEXLOWER};
-use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
-use sha1::Sha1;
-use sha2::{Sha256, Sha512};
 
 use super::keypair;
 use crate::cli::fixture::Fixture;
@@ -20,8 +17,8 @@ use crate::model::names::SecretName;
 use crate::model::pack::{KeyRule, Route};
 use crate::model::time::Timestamp;
 use crate::model::verification::{
-    Algorithm, KeyForm, SignatureEncoding, SignatureForm, SignatureHash, SignatureScheme, SignedPart, TimestampPlace,
-    TimestampUnit, Verification,
+    Algorithm, KeyForm, SignatureEncoding, SignatureForm, SignatureScheme, SignedPart, TimestampPlace, TimestampUnit,
+    Verification,
 };
 
 /// Prefix of Standard Webhooks secrets, not part of the key.
@@ -164,17 +161,7 @@ fn proof(
             BASE64.decode(text.as_bytes()).context("the secret is not base64 behind `whsec_`")?
         }
     };
-    match hash {
-        SignatureHash::Sha1 => code::<Hmac<Sha1>>(&key, message),
-        SignatureHash::Sha256 => code::<Hmac<Sha256>>(&key, message),
-        SignatureHash::Sha512 => code::<Hmac<Sha512>>(&key, message),
-    }
-}
-
-fn code<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut mac = <M as KeyInit>::new_from_slice(key)?;
-    mac.update(message);
-    Ok(mac.finalize().into_bytes().to_vec())
+    Ok(intake::keyed_hash(hash, &key, &[message]))
 }
 
 /// The value of the scheme's signature header.

@@ -90,7 +90,7 @@ impl Key {
     pub(super) fn verifies(&self, parts: &[Cow<'_, [u8]>], proofs: &[Proof]) -> bool {
         match self {
             Self::Shared(hash, key) => {
-                let expected = code(*hash, key, parts);
+                let expected = keyed_hash(*hash, key, parts);
                 proofs.iter().any(|Proof(offered)| bool::from(offered.as_slice().ct_eq(&expected)))
             }
             Self::Public(key) => {
@@ -130,7 +130,7 @@ fn output_bytes(hash: SignatureHash) -> usize {
 }
 
 /// The message authentication code of `parts`, one behind the other.
-pub(in crate::intake) fn code<P: AsRef<[u8]>>(hash: SignatureHash, key: &[u8], parts: &[P]) -> Vec<u8> {
+pub fn keyed_hash<P: AsRef<[u8]>>(hash: SignatureHash, key: &[u8], parts: &[P]) -> Vec<u8> {
     match hash {
         SignatureHash::Sha1 => computed::<Hmac<Sha1>, P>(key, parts),
         SignatureHash::Sha256 => computed::<Hmac<Sha256>, P>(key, parts),

@@ -73,7 +73,7 @@ impl Signer {
     fn sign(&self, algorithm: Algorithm, secret: &Secret, parts: &[Cow<'_, [u8]>]) -> Vec<u8> {
         let message = parts.concat();
         match (self, Key::of(algorithm, secret).unwrap()) {
-            (Self::Shared, Key::Shared(hash, key)) => key::code(hash, &key, &[message]),
+            (Self::Shared, Key::Shared(hash, key)) => key::keyed_hash(hash, &key, &[message]),
             (Self::Ed25519(pair), _) => pair.sign(&message).as_ref().to_vec(),
             (Self::EcdsaP256(pair), _) => pair.sign(&SystemRandom::new(), &message).unwrap().as_ref().to_vec(),
             (Self::Shared, Key::Public(_)) => panic!("a public key signs nothing"),

@@ -22,9 +22,7 @@ async fn a_message_whose_admission_got_no_answer_is_sent_once() {
 #[tokio::test]
 async fn an_outcome_that_got_no_answer_is_recorded_once() {
     for (loss, status) in Loss::ALL.into_iter().flat_map(|loss| [200, 500, 404].map(|status| (loss, status))) {
-        let permits = Arc::new(Semaphore::new(0));
-        let answer = Answer::Held(Arc::clone(&permits), format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"));
-        let mut sink = Sink::start(move |_| answer.clone()).await;
+        let (mut sink, permits) = held(&format!("{status} Said")).await;
         let fixture = Fixture::new(&sink).await;
         let message = fixture.emit(1).await.remove(0);
         let mut settled = fixture.begin(vec![message.clone()]);
@@ -147,9 +145,7 @@ async fn what_waits_for_an_operator_has_all_of_its_attempts_left_afterwards() {
 #[tokio::test]
 async fn an_attempt_that_is_not_counted_is_recorded_once_though_its_answer_was_lost() {
     for loss in Loss::ALL {
-        let permits = Arc::new(Semaphore::new(0));
-        let answer = Answer::Held(Arc::clone(&permits), "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_owned());
-        let mut sink = Sink::start(move |_| answer.clone()).await;
+        let (mut sink, permits) = held("410 Gone").await;
         let fixture = Fixture::new(&sink).await;
         let message = fixture.emit(1).await.remove(0);
         let mut settled = fixture.begin(vec![message.clone()]);

@@ -3,29 +3,7 @@
 use super::checkpoints::{SHARD, make_checkpoint, shard_path, view};
 use super::*;
 use crate::lanes::Held;
-use crate::model::message::{AfterAttempt, Resolution};
-use crate::store::{Admission, AdmissionRequest, OutcomeRecord};
-
-/// Another owner, on another machine, attempts a message, and does not know what became of it.
-async fn is_uncertain_elsewhere(world: &World, id: MessageId) {
-    let runtime = world.shared.runtime();
-    let lease = world.store.acquire_shard(SHARD, runtime, SECOND, world.now()).await.unwrap().unwrap();
-    let request = AdmissionRequest { id, generation: 1 };
-    let admitted = world.store.admit(lease, vec![request], world.now()).await.unwrap();
-    assert_eq!(admitted, [Admission::Admitted { attempt: 1 }]);
-    let outcome = OutcomeRecord {
-        id,
-        generation: 1,
-        attempt: 1,
-        after: AfterAttempt::Uncertain,
-        uncertain: true,
-        spared: false,
-        status: None,
-        error: None,
-    };
-    assert_eq!(world.store.record_outcomes(lease, vec![outcome], world.now()).await.unwrap(), [true]);
-    world.store.release_shard(lease).await.unwrap();
-}
+use crate::model::message::Resolution;
 
 // TL-2, TL-6, LAN-4
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +22,7 @@ async fn an_uncertain_head_whose_time_is_over_holds_its_line_also_in_an_index_th
     make_checkpoint(&running).await;
     running.stop().await;
     world.clock.advance(15 * SECOND);
-    is_uncertain_elsewhere(&world, line[0]).await;
+    world.attempt_elsewhere(line[0]).await;
     std::fs::remove_dir_all(shard_path(&world)).unwrap();
     world.clock.advance(15 * SECOND);
 

@@ -32,12 +32,13 @@ use crate::env::{self, Clock, ManualClock};
 use crate::model::destination::{Destination, LaneLimits};
 use crate::model::destination_lane::Ordering;
 use crate::model::ids::MessageId;
-use crate::model::message::{MessageEntry, MessageState, NewMessage, UncertainPolicy};
+use crate::model::message::{AfterAttempt, MessageEntry, MessageState, NewMessage, UncertainPolicy};
 use crate::model::retry::RetryPolicy;
 use crate::model::time::Timestamp;
 use crate::publish::PublishOptions;
 use crate::secrets::Secrets;
 use crate::store::testing::{Fixture, START, env as env_of};
+use crate::store::{Admission, AdmissionRequest, OutcomeRecord};
 use crate::supervise::{DestinationBook, DestinationParts};
 
 /// Nothing takes this long: a test that waits for longer has failed.
@@ -137,6 +138,27 @@ impl World {
             store: self.store.clone(),
         };
         DestinationBook::open(parts).await.unwrap()
+    }
+
+    /// Another owner, on another machine, attempts a message, and does not know what became of it.
+    async fn attempt_elsewhere(&self, id: MessageId) {
+        let runtime = self.shared.runtime();
+        let lease = self.store.acquire_shard(checkpoints::SHARD, runtime, SECOND, self.now()).await.unwrap().unwrap();
+        let request = AdmissionRequest { id, generation: 1 };
+        let admitted = self.store.admit(lease, vec![request], self.now()).await.unwrap();
+        assert_eq!(admitted, [Admission::Admitted { attempt: 1 }]);
+        let outcome = OutcomeRecord {
+            id,
+            generation: 1,
+            attempt: 1,
+            after: AfterAttempt::Uncertain,
+            uncertain: true,
+            spared: false,
+            status: None,
+            error: None,
+        };
+        assert_eq!(self.store.record_outcomes(lease, vec![outcome], self.now()).await.unwrap(), [true]);
+        self.store.release_shard(lease).await.unwrap();
     }
 
     fn now(&self) -> Timestamp {

@@ -1,16 +1,12 @@
 //! Messages that retention removed: an index that was not told of their end is built again, and loses nothing.
 
+use super::checkpoints::{SHARD, shard_path};
 use super::*;
-use crate::model::message::{AfterAttempt, Resolution};
+use crate::model::message::Resolution;
 use crate::model::retention::{DAY, Keep};
-use crate::store::{Admission, AdmissionRequest, OutcomeRecord, Resolved, ShardLease, Shelf, Tampering};
+use crate::store::{Resolved, Shelf, Tampering};
 
-const SHARD: ShardId = ShardId(0);
 const KEEP: Keep = Keep::of_days(30, 30, None);
-
-fn shard_path(world: &World) -> PathBuf {
-    world.shared.directory.path().join("timeline/shard-00000")
-}
 
 async fn restored(running: &Running) -> RestoredFrom {
     loop {
@@ -37,28 +33,6 @@ async fn held_line(world: &mut World) -> Vec<MessageId> {
     line
 }
 
-/// Another owner attempts a message, without learning what came of it, and dies.
-async fn attempt_and_die(world: &World, id: MessageId) {
-    world.clock.advance(2 * LEASE);
-    let runtime = world.shared.runtime();
-    let lease: ShardLease = world.store.acquire_shard(SHARD, runtime, SECOND, world.now()).await.unwrap().unwrap();
-    let request = AdmissionRequest { id, generation: 1 };
-    let admitted = world.store.admit(lease, vec![request], world.now()).await.unwrap();
-    assert_eq!(admitted, [Admission::Admitted { attempt: 1 }]);
-    let outcome = OutcomeRecord {
-        id,
-        generation: 1,
-        attempt: 1,
-        after: AfterAttempt::Uncertain,
-        uncertain: true,
-        spared: false,
-        status: None,
-        error: None,
-    };
-    assert_eq!(world.store.record_outcomes(lease, vec![outcome], world.now()).await.unwrap(), [true]);
-    world.store.release_shard(lease).await.unwrap();
-}
-
 /// An operator says that it arrived, and it is removed before any owner hears of it. So is everything else that ended.
 async fn settle_and_remove(world: &World, id: MessageId) {
     let resolved = world.store.resolve(id, Resolution::Published, world.now()).await.unwrap();
@@ -78,7 +52,8 @@ async fn an_index_that_was_not_told_of_what_is_gone_is_built_from_sql() {
     let running = world.start().await;
     let line = held_line(&mut world).await;
     running.stop().await;
-    attempt_and_die(&world, line[0]).await;
+    world.clock.advance(2 * LEASE);
+    world.attempt_elsewhere(line[0]).await;
     // This owner sees that its first one is uncertain, which holds the second.
     let running = world.start().await;
     world.barrier().await;

@@ -38,7 +38,7 @@ fn the_hash_of_a_body_counts_at_the_end_of_the_address_only() {
         ("a=1&bodySHA256=x".to_owned(), Err(Refusal::SignatureMalformed)),
     ] {
         let uri = format!("https://www.example.com/sms?{query}");
-        let signature = key::code(SignatureHash::Sha1, b"secret key", &[&uri]);
+        let signature = key::keyed_hash(SignatureHash::Sha1, b"secret key", &[&uri]);
         twilio.replace("x-twilio-signature", BASE64.encode(&signature).as_bytes());
         let request = Signed { uri: &uri, ..twilio.request() };
         assert_eq!(verify(&twilio.verification, request, &twilio.secrets, twilio.now), expected, "{query}");
