@@ -42,9 +42,11 @@ pub(super) fn shown(retention: &wire::Retention) -> String {
     }
     let mut text = table.render();
     text += &match phase.as_str() {
-        "waiting" => "waits for the clock to have gone evenly long enough\n".to_owned(),
+        "waiting" => {
+            "waiting until the clock has run evenly for long enough (retention.start_after_seconds)\n".to_owned()
+        }
         "clearing" => format!("a pass is under way: {}\n", of_pass(pass)),
-        _ => "rests until the next pass\n".to_owned(),
+        _ => "resting until the next pass\n".to_owned(),
     };
     text += &match (last_pass, last_pass_at) {
         (Some(pass), Some(at)) => format!("the last pass ended at {at}: {}\n", of_pass(pass)),
