@@ -78,8 +78,8 @@ pub(super) async fn set_gate(
     Ok(Json(wish))
 }
 
-/// Refuses a gate for a name that this host does not know, which is a typing mistake. An existing gate may be opened
-/// even if its destination is gone.
+/// Refuses a gate for a name that this host does not know, which is a typing mistake. A destination that is not set, or
+/// was removed, is known while messages wait for it; and an existing gate may be opened in any case.
 async fn check_target(
     parts: &AdminParts,
     destination: &DestinationName,
@@ -87,7 +87,11 @@ async fn check_target(
     gate: Gate,
 ) -> Result<(), ApiError> {
     let Stage::Serving { supervisor, timeline, .. } = parts.stage.borrow().clone() else { return Ok(()) };
-    let unknown = if !timeline.can_call(destination) {
+    let is_waited_for = async || {
+        let pending = parts.store.pending_of(destination).await?;
+        Ok::<bool, ApiError>(pending.messages > 0 || pending.more)
+    };
+    let unknown = if !timeline.can_call(destination) && !is_waited_for().await? {
         format!("destination {destination} on this host")
     } else if let Some(namespace) = namespace.filter(|namespace| !supervisor.serves(namespace)) {
         format!("namespace {namespace} in the configuration of this host")

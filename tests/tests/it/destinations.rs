@@ -96,6 +96,12 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     let second = emit(&world, "two").await?;
     let why = async || Ok(said(&world, &["message", "why", &second, "--json"]).1);
     wait::until("it waits", why, |why| why["reason"] == "capability").await?;
+    // Its lane is shut and opened although there is nothing to call yet; one that nothing waits for is not known.
+    for verb in ["pause", "resume"] {
+        let (code, _, error) = said(&world, &["lane", verb, "notifications", "--json"]);
+        assert_eq!(code, Some(0), "{verb}: {error}");
+    }
+    assert_eq!(said(&world, &["lane", "pause", "nowhere", "--json"]).0, Some(3));
     let output = forebay(&world, &["destination", "set", "notifications", &url, "secret=notifications"]);
     assert!(output.status.success(), "{output:?}");
     until_arrived(&world, 2).await?;
