@@ -38,6 +38,16 @@ async fn until_arrived(world: &World, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The lane of `notifications` is shut and opened although there is nothing to call; one that nothing waits for is not
+/// known.
+fn is_shut_and_opened(world: &World) {
+    for verb in ["pause", "resume"] {
+        let (code, _, error) = said(world, &["lane", verb, "notifications", "--json"]);
+        assert_eq!(code, Some(0), "{verb}: {error}");
+    }
+    assert_eq!(said(world, &["lane", "pause", "nowhere", "--json"]).0, Some(3));
+}
+
 // LAN-5, OBS-4
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when_it_is_removed() -> anyhow::Result<()> {
@@ -79,8 +89,11 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     let (code, answer, _) = said(&world, &["destination", "set", "notifications", "weight=3", "--json"]);
     let settings = &answer["destination"]["settings"];
     assert_eq!((code, &settings["weight"], &settings["secret"]), (Some(0), &3.into(), &"notifications".into()));
-    let address = format!("http://{}/…", world.sink.address());
-    assert_eq!(settings["url"], address.as_str(), "what is behind the host may be a secret");
+    assert_eq!(
+        settings["url"],
+        format!("http://{}/…", world.sink.address()),
+        "what is behind the host may be a secret"
+    );
 
     // The other one is due tomorrow.
     let (code, _, error) = said(&world, &["destination", "remove", "notifications"]);
@@ -96,12 +109,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     let second = emit(&world, "two").await?;
     let why = async || Ok(said(&world, &["message", "why", &second, "--json"]).1);
     wait::until("it waits", why, |why| why["reason"] == "capability").await?;
-    // Its lane is shut and opened although there is nothing to call yet; one that nothing waits for is not known.
-    for verb in ["pause", "resume"] {
-        let (code, _, error) = said(&world, &["lane", verb, "notifications", "--json"]);
-        assert_eq!(code, Some(0), "{verb}: {error}");
-    }
-    assert_eq!(said(&world, &["lane", "pause", "nowhere", "--json"]).0, Some(3));
+    is_shut_and_opened(&world);
     let output = forebay(&world, &["destination", "set", "notifications", &url, "secret=notifications"]);
     assert!(output.status.success(), "{output:?}");
     until_arrived(&world, 2).await?;
