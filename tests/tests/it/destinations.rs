@@ -38,6 +38,15 @@ async fn until_arrived(world: &World, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Destinations are shown, and one that there is none of is not known.
+fn is_shown(world: &World) {
+    for arguments in [&["destination", "list"][..], &["destination", "show", "notifications"]] {
+        let output = forebay(world, arguments);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {output:?}");
+    }
+    assert_eq!(said(world, &["destination", "show", "none"]).0, Some(3));
+}
+
 /// The lane of `notifications` is shut and opened although there is nothing to call; one that nothing waits for is not
 /// known.
 fn is_shut_and_opened(world: &World) {
@@ -117,11 +126,7 @@ async fn what_waits_is_sent_once_its_destination_is_set_and_nothing_is_lost_when
     world.restart().await?;
     emit(&world, "three").await?;
     until_arrived(&world, 3).await?;
-    for arguments in [&["destination", "list"][..], &["destination", "show", "notifications"]] {
-        let output = forebay(&world, arguments);
-        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {output:?}");
-    }
-    assert_eq!(said(&world, &["destination", "show", "none"]).0, Some(3));
+    is_shown(&world);
     Ok(())
 }
 
